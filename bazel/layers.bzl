@@ -25,13 +25,17 @@ LAYERS = {
     ],
     # Plain data that host and kernels share. context.h, team.h, types.h: of what kernels take as arguments.
     "device/shared": [
-        "device/base", "device/mlx5/queue.h", "device/context.h", "device/status.h", "device/team.h", "device/types.h",
+        "device/base", "device/context.h", "device/status.h", "device/team.h", "device/types.h",
     ],
-    "device/mlx5": ["device/base", "device/shared", "device/status.h"],
-    "device/transport": ["device/base", "device/mlx5", "device/types.h"],
+    # Requests, and the protocol of queues over any model of a NIC.
+    "device/nic": ["device/base", "device/shared", "device/status.h", "device/types.h"],
+    # The first model.
+    "device/mlx5": ["device/base", "device/shared", "device/nic", "device/status.h"],
+    # model.h chooses one: nothing above names it.
+    "device/transport": ["device/base", "device/shared", "device/nic", "device/mlx5", "device/types.h"],
     # What the contracts of device/ do.
     "device/detail": [
-        "device/base", "device/shared", "device/mlx5", "device/transport", "device/context.h", "device/reduce_op.h",
+        "device/base", "device/shared", "device/nic", "device/transport", "device/context.h", "device/reduce_op.h",
         "device/status.h", "device/types.h", "device/window.h",
     ],
     # Collective calls.
@@ -39,7 +43,7 @@ LAYERS = {
         "device/base", "device/shared", "device/transport", "device/detail", "device/context.h", "device/reduce_op.h",
         "device/status.h", "device/team.h", "device/types.h",
     ],
-    "device": ["device/base", "device/shared", "device/mlx5", "device/transport", "device/detail", "device/collective"],
+    "device": ["device/base", "device/shared", "device/nic", "device/transport", "device/detail", "device/collective"],
     "kernels": ["device", "device/base", "device/shared", "device/detail", "device/collective"],
     # device/mlx5/layout.h is the wire format; the code that writes it is beyond softnic's reach.
     "softnic/engine": ["base", "device/base", "device/mlx5/layout.h"],
@@ -67,14 +71,22 @@ LAYERS = {
         "base", "host/base", "host/bootstrap.h", "host/job/together.h", "device/base/mapped.h", "device/context.h",
         "simt/simulation/simulation.h",
     ],
-    "host/nic": ["base", "host/base", "device/base", "device/mlx5/layout.h"],
+    # Beside mlx5/ it knows no model of a NIC: model.h, queue_end.h and carried_queue.h are what others see of one.
+    "host/nic": [
+        "base", "host/base", "host/memory/backing.h", "device/base", "device/shared", "device/nic/request.h",
+        "device/transport/model.h",
+    ],
+    # The host's side of the first model. backing_cuda.h: a GPU may have the software NIC's doorbell page.
+    "host/nic/mlx5": [
+        "base", "host/base", "host/memory", "host/nic", "device/base", "device/shared", "device/mlx5",
+    ],
     "host/job": ["base", "host/base", "host/bootstrap.h"],
     # Files into and out of memory. host/job/together.h: all PEs have saved, or none has.
     "host/storage": ["base", "host/base", "host/memory", "host/bootstrap.h", "host/job/together.h"],
-    # device/mlx5/wqe.h: the self-test posts as a kernel does. host/job/channel.h: descriptors go from PE to PE.
+    # device/nic/request.h: the self-test posts what a kernel would. host/job/channel.h: descriptors go from PE to PE.
     "host/transport": [
-        "base", "host/base", "host/memory", "host/nic", "device/base", "device/mlx5/queue.h", "device/mlx5/layout.h",
-        "device/mlx5/wqe.h", "host/bootstrap.h", "host/job/channel.h", "host/job/together.h",
+        "base", "host/base", "host/memory", "host/nic", "device/base", "device/shared", "device/nic/request.h",
+        "device/transport/model.h", "host/bootstrap.h", "host/job/channel.h", "host/job/together.h",
     ],
     # Memory that kernels transfer from and to. What programs ask of a window is host/window_options.h.
     "host/windows": [
@@ -85,7 +97,8 @@ LAYERS = {
     # kernels that ran on a CPU by their names. device/base/scaled.h: a length that is none, as kernels know it.
     "host/contexts": [
         "base", "host/base", "host/memory", "host/nic", "host/transport", "host/job", "host/windows",
-        "device/base/scaled.h", "device/shared", "device/context.h", "device/window.h", "host/bootstrap.h", "host/failures/failure.h", "kernels",
+        "device/base/scaled.h", "device/shared", "device/transport/model.h", "device/context.h", "device/window.h",
+        "host/bootstrap.h", "host/failures/failure.h", "kernels",
         "simt/lanes/symbol.h", "simt/lanes/place.h",
     ],
     # What calls of kernels on a CPU do, by their notes; a lane's place in the program's text.

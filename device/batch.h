@@ -125,7 +125,7 @@ class Batch {
   }
 
  private:
-  static constexpr ibgda::Rings kLater = ibgda::Rings::kLater;
+  static constexpr nic::Rings kLater = nic::Rings::kLater;
 
   template <Update U, class T>
   PEAL_DEVICE Status post_atomic(T* word, const T& value, int pe) {
@@ -133,15 +133,15 @@ class Batch {
         .status;
   }
 
-  PEAL_DEVICE static void ring_one(mlx5::SendQueue* q) {
-    if (q != nullptr) ibgda::ring_together<R, Edge::kBatchBeforeRing>(q);
+  PEAL_DEVICE static void ring_one(SendQueue* q) {
+    if (q != nullptr) nic::ring_together<R, Edge::kBatchBeforeRing>(q);
   }
 
   /// Remembers the queue of what this lane has posted, for itself or for its scope. Rings it when
   /// half of it is held back: the NIC shall have begun before it is full.
   template <class S>
   PEAL_DEVICE Ticket hold(S scope, const Ticket& ticket) {
-    mlx5::SendQueue* const q = ticket.queue;
+    SendQueue* const q = ticket.queue;
     if (q == nullptr || !scope.leader()) return ticket;
     bool known = false;
     PEAL_UNROLL
@@ -158,7 +158,7 @@ class Batch {
   }
 
   const BasicContext<R>& ctx_;
-  mlx5::SendQueue* held_[kQueues];
+  SendQueue* held_[kQueues];
 };
 
 }  // namespace peal

@@ -94,8 +94,8 @@ template <Reach R>
       ctx, thread, [&] { return detail::note_of(Call::kWait, ticket); },
       [&] {
         if (ticket.queue == nullptr) return detail::wait_scope<R>(ctx, thread, ticket);
-        ibgda::ring_for<R>(ticket);
-        return ibgda::wait<R>(ticket);
+        nic::ring_for<R>(ticket);
+        return nic::wait<R>(ticket);
       });
 }
 
@@ -106,7 +106,7 @@ template <Reach R, AnyScope S>
   return detail::checked(
       ctx, scope, [&] { return detail::note_of(Call::kWait, ticket); },
       [&] {
-        if (scope.leader()) ibgda::ring_for<R>(ticket);
+        if (scope.leader()) nic::ring_for<R>(ticket);
         return detail::wait_scope<R>(ctx, scope, ticket);
       });
 }
@@ -117,8 +117,8 @@ PEAL_DEVICE bool test(const BasicContext<R>& ctx, const Ticket& ticket) {
   return detail::checked_look(
       ctx, [&] { return detail::note_of(Call::kTestTicket, ticket); },
       [&] {
-        ibgda::ring_for<R>(ticket);
-        return ibgda::test<R>(ticket);
+        nic::ring_for<R>(ticket);
+        return nic::test<R>(ticket);
       });
 }
 

@@ -52,7 +52,7 @@ PEAL_DEVICE Status put_signal(const BasicContext<R>& ctx, S scope, T* dst,
   return detail::checked(ctx, scope, note, [&] {
     const Ticket ticket = detail::access_peer(ctx, scope, put);
     // Inline data has left the source already, and so has what the lanes copied themselves.
-    const bool gone = ticket.queue == nullptr || put.bytes <= mlx5::kMaxInlineBytes;
+    const bool gone = ticket.queue == nullptr || put.bytes <= nic::Model::kMaxInlineBytes;
     return gone ? ticket.status : detail::wait_scope<R>(ctx, scope, ticket);
   });
 }

@@ -13,17 +13,16 @@
 
 namespace peal {
 
-namespace mlx5 {
-struct SendQueue;
-}
-
 /// Names an operation in flight. Complete means: the source may be reused, and what was fetched has
 /// arrived. wait() and test() take it.
-struct Ticket {
-  mlx5::SendQueue* queue = nullptr;  // null: nothing was posted, `status` says why
+template <class Queue>
+struct BasicTicket {
+  Queue* queue = nullptr;  // null: nothing was posted, `status` says why
   uint64_t index = 0;
   Status status = Status::kOk;
 };
+struct SendQueue;
+using Ticket = BasicTicket<SendQueue>;
 
 /// A fetched value, and whether it was fetched.
 template <class T>

@@ -13,7 +13,6 @@
 namespace {
 
 using namespace peal;
-using mlx5::SendQueue;
 using testing::check;
 using testing::device_array;
 using testing::option;
@@ -23,18 +22,18 @@ constexpr uint32_t kDepth = 1024, kMostBlocks = 128;
 /// tell_nic() with fences that reach the GPU or the system.
 template <Reach R>
 struct Fenced {
-  __device__ static void tell(const SendQueue& q, Be32 posted) { mlx5::tell_nic<R>(q, posted); }
+  __device__ static void tell(const SendQueue& q, Be32 posted) { mlx5::tell_nic<R>(q.nic, posted); }
 };
 
 /// The order of DOCA GPUNetIO and UCX: the doorbell before the record too.
 struct DoorbellFirst {
   __device__ static void tell(const SendQueue& q, Be32 posted) {
     fence_posted<Reach::kGpu>();
-    mlx5::ring_doorbell(q.doorbell, posted, q.qpn_shifted);
-    mlx5::write_doorbell_record(q.doorbell_record, posted);
-    if (q.ring_twice == 0) return;
+    mlx5::ring_doorbell(q.nic.doorbell, posted, q.nic.qpn_shifted);
+    mlx5::write_doorbell_record(q.nic.doorbell_record, posted);
+    if (q.nic.ring_twice == 0) return;
     fence_posted<Reach::kGpu>();
-    mlx5::ring_doorbell(q.doorbell, posted, q.qpn_shifted);
+    mlx5::ring_doorbell(q.nic.doorbell, posted, q.nic.qpn_shifted);
   }
 };
 
@@ -45,9 +44,8 @@ __global__ void post(SendQueue* queues, uint32_t rings, uint64_t* ns) {
   uint64_t began = 0;
   for (uint64_t at = 0; at < rings; ++at) {
     if (at == rings / 8) began = now_ns();  // what comes before warms up
-    mlx5::write(q, at,
-                mlx5::compose_write({.index = at, .qpn_shifted = q.qpn_shifted},
-                                    {at * 8, Be32{0x100u}}, {at * 8, Be32{0x200u}}, 8));
+    const nic::Write put{{at * 8, mlx5::key(0x100)}, {at * 8, mlx5::key(0x200)}, 8};
+    nic::Model::write(q.nic, q.mask, at, put, true);
     How::tell(q, mlx5::posted_count(at + 1));
   }
   ns[blockIdx.x] = now_ns() - began;
@@ -61,12 +59,12 @@ struct Bench {
     std::vector<SendQueue> all(blocks);
     for (uint32_t i = 0; i < blocks; ++i) {
       all[i] = {};
-      all[i].blocks = rings + size_t{i} * kDepth;
-      all[i].doorbell_record = records + i;
-      all[i].doorbell = static_cast<uint64_t*>(reg);  // one page for all, as in a PE
+      all[i].nic.blocks = rings + size_t{i} * kDepth;
+      all[i].nic.doorbell_record = records + i;
+      all[i].nic.doorbell = static_cast<uint64_t*>(reg);  // one page for all, as in a PE
       all[i].mask = kDepth - 1;
-      all[i].qpn_shifted = Be32{(i + 1) << 8};
-      all[i].ring_twice = twice;
+      all[i].nic.qpn_shifted = Be32{(i + 1) << 8};
+      all[i].nic.ring_twice = twice;
     }
     CHECK(cudaMemcpy(queues, all.data(), sizeof(SendQueue) * blocks, cudaMemcpyHostToDevice));
     std::vector<uint64_t> took(blocks);

@@ -41,7 +41,8 @@ uint32_t post_batch(Queues& queues, uint32_t posted, uint32_t qpn, uint32_t rkey
     const mlx5::Header header{.index = posted,
                               .qpn_shifted = Be32{qpn << 8},
                               .completion = i + 1 == kBatch ? kAlways : kOnError};
-    const auto wqe = mlx5::compose_write_word(header, {posted % 64 * 8, Be32{rkey}}, posted, 8);
+    const auto wqe =
+        mlx5::compose(header, nic::WriteWord<8>{{posted % 64 * 8, mlx5::key(rkey)}, posted});
     std::memcpy(queues.send + (posted % kBlocks) * 64, &wqe, sizeof wqe);
   }
   store<uint32_t>(&queues.doorbell.send, Be32(posted & 0xffff).raw);

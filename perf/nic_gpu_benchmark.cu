@@ -19,8 +19,6 @@
 namespace {
 
 using namespace peal;
-using mlx5::Header;
-using mlx5::SendQueue;
 using testing::check;
 using testing::device_array;
 using testing::GpuQueues;
@@ -42,10 +40,10 @@ constexpr const char* kNames[] = {"put", "put_signal", "fetch_add", "write", "re
 struct Job {
   Op op;
   uint32_t together;
-  uint32_t bytes;    // of a WRITE or READ
-  Be32 rkey;         //
-  Be32 word_rkey;    // of the same memory, in order
-  Be32 source_lkey;  //
+  uint32_t bytes;      // of a WRITE or READ
+  NicKey rkey;         //
+  NicKey word_rkey;    // of the same memory, in order
+  NicKey source_lkey;  //
   uint64_t duration_ns;
 };
 
@@ -54,42 +52,41 @@ __device__ uint64_t word_of(uint32_t queue, uint64_t message) {
   return 8 * (uint64_t{queue} * 32 + message % 32);
 }
 
-__device__ void write_message(const Job& job, const SendQueue& q, uint32_t queue, const Header& h,
-                              uint64_t message) {
+__device__ void write_message(const Job& job, const SendQueue& q, uint32_t queue, uint64_t at,
+                              bool reports, uint64_t message) {
   const uint64_t own = uint64_t{queue} * job.bytes;
-  const mlx5::Remote to{own, job.rkey};
-  const mlx5::Local from{own, job.source_lkey};
+  const nic::Remote to{own, job.rkey};
+  const nic::Local from{own, job.source_lkey};
+  const auto write = [&](const auto& request) {
+    nic::Model::write(q.nic, q.mask, at, request, reports);
+  };
   switch (job.op) {
     case Op::kPut:
     case Op::kPutSignal: {
       const bool word = job.op == Op::kPutSignal && message % 2 != 0;
-      const Be32 key = word ? job.word_rkey : job.rkey;
-      return mlx5::write(q, h.index, inline_word(h, word_of(queue, message), key, message + 1));
+      const NicKey key = word ? job.word_rkey : job.rkey;
+      return write(inline_word(word_of(queue, message), key, message + 1));
     }
     case Op::kAdd:
-      return mlx5::write(q, h.index,
-                         mlx5::compose_fetch_add(h, {word_of(queue, 0), job.word_rkey}, 1,
-                                                 {q.landing_address, q.landing_lkey}));
+      return write(nic::Atomic<Update::kAdd, uint64_t>{
+          {word_of(queue, 0), job.word_rkey}, {q.landing_address, q.landing_key}, 1});
     case Op::kWrite:
-      return mlx5::write(q, h.index, mlx5::compose_write(h, to, from, job.bytes));
+      return write(nic::Write{to, from, job.bytes});
     case Op::kRead:
-      return mlx5::write(q, h.index, mlx5::compose_read(h, to, from, job.bytes));
+      return write(nic::Read{to, from, job.bytes});
   }
 }
 
 /// Message `k` of those that begin at `at`; the last one is signalled.
 __device__ void write_one_of(const Job& job, const SendQueue& q, uint32_t queue, uint64_t at,
                              uint32_t k, uint64_t message) {
-  const auto mode =
-      k + 1 == job.together ? mlx5::Completion::kAlways : mlx5::Completion::kOnFirstError;
-  write_message(job, q, queue, {.index = at + k, .qpn_shifted = q.qpn_shifted, .completion = mode},
-                message);
+  write_message(job, q, queue, at + k, k + 1 == job.together, message);
 }
 
 __device__ void publish_and_ring(const Job& job, SendQueue& q, uint64_t at) {
-  static_cast<void>(mlx5::publish<Reach::kLane>(  // drain tells
+  static_cast<void>(nic::publish<Reach::kLane>(  // drain tells
       q, {.first = at, .blocks = job.together, .last = at + job.together - 1}));
-  mlx5::ring<Reach::kLane>(q);
+  nic::ring<Reach::kLane>(q);
 }
 
 /// One warp a queue, `together` of its lanes.
@@ -102,7 +99,7 @@ __global__ void post_for_a_while(SendQueue* queues, Job job, Tally* tallies) {
   while (status == 0 && now_ns() - start < job.duration_ns) {
     uint64_t at = 0;
     if (lane == 0) {
-      status = static_cast<uint64_t>(mlx5::reserve<Reach::kLane>(q, job.together, &at));
+      status = static_cast<uint64_t>(nic::reserve<Reach::kLane>(q, job.together, &at));
     }
     at = __shfl_sync(~0u, at, 0);
     status = __shfl_sync(~0u, status, 0);
@@ -113,7 +110,7 @@ __global__ void post_for_a_while(SendQueue* queues, Job job, Tally* tallies) {
     sent += job.together;
   }
   if (lane != 0) return;
-  if (status == 0) status = static_cast<uint64_t>(mlx5::drain<Reach::kLane>(q));
+  if (status == 0) status = static_cast<uint64_t>(nic::drain<Reach::kLane>(q));
   tallies[blockIdx.x] = {sent, now_ns() - start, status};
 }
 
@@ -124,10 +121,10 @@ __global__ void post_and_wait(SendQueue* q, Job job, uint32_t waits, uint64_t* n
   for (uint32_t i = 0; i < waits && status == 0; ++i) {
     const uint64_t start = now_ns();
     uint64_t at = 0;
-    static_cast<void>(mlx5::reserve<Reach::kLane>(*q, job.together, &at));  // drain tells
+    static_cast<void>(nic::reserve<Reach::kLane>(*q, job.together, &at));  // drain tells
     for (uint32_t k = 0; k < job.together; ++k) write_one_of(job, *q, 0, at, k, sent + k);
     publish_and_ring(job, *q, at);
-    status = static_cast<uint64_t>(mlx5::drain<Reach::kLane>(*q));
+    status = static_cast<uint64_t>(nic::drain<Reach::kLane>(*q));
     sent += job.together;
     ns[i] = now_ns() - start;
   }

@@ -26,39 +26,36 @@ struct Queue {
   uint64_t doorbell = 0;
   mlx5::Cqe cqe{};
   uint32_t stop = 0;
-  mlx5::SendQueue q{};
+  SendQueue q{};
 
   Queue() {
     std::memset(&cqe, 0xff, sizeof(cqe));
-    q.blocks = blocks.get();
-    q.doorbell_record = &record;
-    q.doorbell = &doorbell;
-    q.cqe = &cqe;
+    q.nic.blocks = blocks.get();
+    q.nic.doorbell_record = &record;
+    q.nic.doorbell = &doorbell;
+    q.nic.cqe = &cqe;
     q.stop = &stop;
     q.mask = 1023;
-    q.qpn_shifted = Be32{0x12345600u};
+    q.nic.qpn_shifted = Be32{0x12345600u};
   }
 };
 
 // Kernels post in loops, with the put inlined: so do these.
 template <Reach R>
-[[gnu::noinline]] void post_put(mlx5::SendQueue& q, const mlx5::Remote& to, const mlx5::Local& from,
+[[gnu::noinline]] void post_put(SendQueue& q, const nic::Remote& to, const nic::Local& from,
                                 uint32_t bytes) {
   for (int i = 0; i < kBatch; ++i) {
-    ibgda::post<R>(q, ibgda::Alone{},
-                   [&](const mlx5::Header& h) { return mlx5::compose_write(h, to, from, bytes); });
+    nic::post<R>(q, nic::Alone{}, nic::Write{to, from, bytes});
     q.completed = q.reserved;  // a NIC of infinite speed
   }
 }
 
 template <Reach R>
-[[gnu::noinline]] void post_inline(mlx5::SendQueue& q, const mlx5::Remote& to, uint64_t value) {
+[[gnu::noinline]] void post_inline(SendQueue& q, const nic::Remote& to, uint64_t value) {
   for (int i = 0; i < kBatch; ++i, ++value) {
     const uint32_t payload[3] = {static_cast<uint32_t>(value), static_cast<uint32_t>(value >> 32),
                                  0};
-    ibgda::post<R>(q, ibgda::Alone{}, [&](const mlx5::Header& h) {
-      return mlx5::compose_write_inline(h, to, payload, 8);
-    });
+    nic::post<R>(q, nic::Alone{}, nic::write_inline(to, payload, 8));
     q.completed = q.reserved;
   }
 }
@@ -66,8 +63,8 @@ template <Reach R>
 template <Reach R>
 void put(benchmark::State& state) {
   Queue queue;
-  const mlx5::Remote to{4096, Be32{0x1234u}};
-  const mlx5::Local from{8192, Be32{0x5678u}};
+  const nic::Remote to{4096, mlx5::key(0x1234)};
+  const nic::Local from{8192, mlx5::key(0x5678)};
   for (auto _ : state) post_put<R>(queue.q, to, from, 64);
   state.SetItemsProcessed(state.iterations() * kBatch);
 }
@@ -75,7 +72,7 @@ void put(benchmark::State& state) {
 template <Reach R>
 void put_inline(benchmark::State& state) {
   Queue queue;
-  const mlx5::Remote to{4096, Be32{0x1234u}};
+  const nic::Remote to{4096, mlx5::key(0x1234)};
   uint64_t value = 0;
   for (auto _ : state) post_inline<R>(queue.q, to, ++value);
   state.SetItemsProcessed(state.iterations() * kBatch);

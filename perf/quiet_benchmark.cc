@@ -21,19 +21,17 @@ constexpr uint32_t kDepth = 128;
 /// A context of PE 0, whose NIC is of infinite speed.
 struct Job {
   explicit Job(uint32_t n_pes)
-      : queues(n_pes * kQueuesPerPeer),
-        marks(mlx5::mark_words(kQueuesPerPeer, n_pes)),
-        blocks(kDepth) {
+      : queues(n_pes * kQueuesPerPeer), marks(mark_words(kQueuesPerPeer, n_pes)), blocks(kDepth) {
     std::memset(static_cast<void*>(&cqe), 0xff, sizeof cqe);
     for (uint32_t i = 0; i < queues.size(); ++i) {
-      mlx5::SendQueue& q = queues[i];
-      q.blocks = blocks.data();
-      q.doorbell_record = &record;
-      q.doorbell = &doorbell;
-      q.cqe = &cqe;
+      SendQueue& q = queues[i];
+      q.nic.blocks = blocks.data();
+      q.nic.doorbell_record = &record;
+      q.nic.doorbell = &doorbell;
+      q.nic.cqe = &cqe;
       q.stop = &stop;
       q.mask = kDepth - 1;
-      q.reserved = mlx5::kUnmarked;
+      q.reserved = kUnmarked;
       q.last_published = q.looked = ~uint64_t{0};
       q.marks = &marks[i / 64];
       q.mark_bit = uint64_t{1} << i % 64;
@@ -42,21 +40,19 @@ struct Job {
     ctx.queues_per_peer = kQueuesPerPeer;
     ctx.rails = 1;
     ctx.queues = reinterpret_cast<std::byte*>(queues.data());
-    ctx.queue_stride = sizeof(mlx5::SendQueue);
+    ctx.queue_stride = sizeof(SendQueue);
     ctx.marks = marks.data();
     ctx.state = &state;
     state.fields = ctx;
   }
 
-  void put(mlx5::SendQueue& q) {
-    const mlx5::Remote to{0, Be32{1u}};
-    ibgda::post<Reach::kGpu>(q, ibgda::Alone{}, [&](const mlx5::Header& h) {
-      return mlx5::compose_write(h, to, {}, 64);
-    });
+  void put(SendQueue& q) {
+    const nic::Remote to{0, mlx5::key(1)};
+    nic::post<Reach::kGpu>(q, nic::Alone{}, nic::Write{to, {}, 64});
     q.completed = q.last_published + 1;
   }
 
-  std::vector<mlx5::SendQueue> queues;
+  std::vector<SendQueue> queues;
   std::vector<uint64_t> marks;
   std::vector<mlx5::Wqebb> blocks;
   mlx5::DoorbellRecord record{};

@@ -82,10 +82,10 @@ PEAL_DEVICE_COLD Status tell_behind(const ContextState* state, Freight freight, 
   if (freight.stretch[0].bytes == 0 || detail::heap_of(ctx, pe) != nullptr) {
     return detail::set_flag(ctx, word, value, pe);
   }
-  mlx5::SendQueue& q = *detail::flag_queue(ctx, static_cast<uint32_t>(pe));
+  SendQueue& q = *detail::flag_queue(ctx, static_cast<uint32_t>(pe));
   const uint32_t key = detail::key_index(ctx, q, pe);
   const auto put = [&](const Stretch& stretch, const auto&... after) {
-    const mlx5::Remote to{detail::offset_in(ctx.heap, stretch.at), ctx.heap.rkeys[key]};
+    const nic::Remote to{detail::offset_in(ctx.heap, stretch.at), ctx.heap.rkeys[key]};
     return detail::put_bytes<R, true>(ctx, {nullptr, &q, to, Status::kOk}, stretch.at,
                                       stretch.bytes, after...);
   };
@@ -93,10 +93,10 @@ PEAL_DEVICE_COLD Status tell_behind(const ContextState* state, Freight freight, 
     const Status sent = put(freight.stretch[1]).status;
     if (sent != Status::kOk) return sent;
   }
-  const Be32* const keys = weakened(Edge::kDataBeforeWord) ? ctx.heap.rkeys : ctx.heap.word_rkeys;
-  const mlx5::Remote at{detail::offset_in(ctx.heap, word), keys[key]};
-  return detail::with_set(ctx, q, at, value,
-                          [&](const auto& compose) { return put(freight.stretch[0], compose); })
+  const NicKey* const keys = weakened(Edge::kDataBeforeWord) ? ctx.heap.rkeys : ctx.heap.word_rkeys;
+  const nic::Remote at{detail::offset_in(ctx.heap, word), keys[key]};
+  return detail::with_set(ctx, at, value,
+                          [&](const auto& request) { return put(freight.stretch[0], request); })
       .status;
 }
 

@@ -22,7 +22,8 @@
 #include "device/detail/drain.h"
 #include "device/detail/post.h"
 #include "device/detail/resolve.h"
-#include "device/transport/ibgda.h"
+#include "device/nic/post.h"
+#include "device/transport/model.h"
 #include "device/transport/p2p.h"
 
 namespace peal::detail {
@@ -41,8 +42,8 @@ PEAL_DEVICE const void* begin_of(const void* home) { return home; }
 /// registers left (base/call.h).
 struct ByLane {
   ContextState* state;
-  mlx5::SendQueue* q;
-  mlx5::Remote remote;
+  SendQueue* q;
+  nic::Remote remote;
   std::byte* home;
   const void* begin;  // of what `home` is a part of
   uint64_t bytes;
@@ -84,6 +85,13 @@ PEAL_DEVICE Payload<N> payload_of(const void* from, uint32_t bytes) {
   return payload;
 }
 
+/// The request that puts up to N*4 bytes at `from`, which may be changed then.
+template <uint32_t N>
+PEAL_DEVICE nic::WriteInline<N> inline_write(const nic::Remote& to, const void* from,
+                                             uint32_t bytes) {
+  return nic::write_inline(to, payload_of<N>(from, bytes).word, bytes);
+}
+
 /// True if neither heap nor window has the byte at `home`: a lane may load and store there.
 PEAL_DEVICE_COLD inline bool lies_anywhere(const ContextFields* ctx, const void* home) {
   return home != nullptr && !names_window(home) && !in_heap(*ctx, home, 1) &&
@@ -94,12 +102,12 @@ PEAL_DEVICE_COLD inline bool lies_anywhere(const ContextFields* ctx, const void*
 /// memory is symmetric; else null.
 PEAL_DEVICE_COLD inline std::byte* own_address(ByLane* move) {
   const ContextFields& ctx = move->state->fields;
-  const mlx5::SendQueue& q = *move->q;
+  const SendQueue& q = *move->q;
   if (move->state->own_memory == 0 || q.peer != static_cast<uint32_t>(ctx.pe)) return nullptr;
   const uint32_t count = load_relaxed<Reach::kSystem>(&ctx.windows->count);
   for (uint32_t i = 0; i < count; ++i) {
     const Window& w = ctx.windows->window[i];
-    if (w.rkeys == nullptr || w.rkeys[key_index(ctx, q, ctx.pe)].raw != move->remote.rkey.raw) {
+    if (w.rkeys == nullptr || w.rkeys[key_index(ctx, q, ctx.pe)] != move->remote.key) {
       continue;
     }
     return w.base + (move->remote.address - w.iova);
@@ -135,20 +143,18 @@ PEAL_DEVICE Status refuse_home(ContextState* state, const void* at, uint64_t byt
                       .side = CallSide::kHere});
 }
 
-/// Posts up to mlx5::kAnywhereBytes in pieces, inside work requests: the source may be reused.
+/// Posts up to kAnywhereBytes in pieces, inside work requests: the source may be reused.
 template <Reach R, bool kTogether>
 PEAL_DEVICE_COLD Status put_in_pieces(ByLane* move) {
   constexpr uint64_t kPiece = 8;  // no word is torn; requests that carry 24 cost registers
   while (move->done < move->bytes && move->last.status == Status::kOk) {
     const uint64_t left = move->bytes - move->done;
     const auto part = static_cast<uint32_t>(left < kPiece ? left : kPiece);
-    const Payload<3> payload = payload_of<3>(move->home + move->done, part);
-    const mlx5::Remote there{move->remote.address + move->done, move->remote.rkey};
+    const nic::Remote there{move->remote.address + move->done, move->remote.key};
+    const auto write = inline_write<3>(there, move->home + move->done, part);
     move->done += part;
     in_memory(move);
-    move->last = post<R, kTogether>(*move->q, [there, payload, part](const mlx5::Header& h) {
-      return mlx5::compose_write_inline(h, there, payload.word, part);
-    });
+    move->last = post<R, kTogether>(*move->q, write);
     in_memory(move);
   }
   return move->last.status;
@@ -161,13 +167,11 @@ PEAL_DEVICE_COLD void fetch_to_cells(ByLane* move) {
   while (move->done < move->bytes && move->last.status == Status::kOk) {
     const uint64_t left = move->bytes - move->done;
     const auto part = static_cast<uint32_t>(left < kCell ? left : kCell);
-    const mlx5::Remote there{move->remote.address + move->done, move->remote.rkey};
-    const mlx5::Local cell = ibgda::Landing(*move->q, move->first + move->done / kCell).local();
+    const nic::Remote there{move->remote.address + move->done, move->remote.key};
+    const nic::Local cell = nic::Landing(*move->q, move->first + move->done / kCell).local();
     move->done += part;
     in_memory(move);
-    move->last = post<R, kTogether>(*move->q, [there, cell, part](const mlx5::Header& h) {
-      return mlx5::compose_read(h, there, cell, part);
-    });
+    move->last = post<R, kTogether>(*move->q, nic::Read{there, cell, part});
     in_memory(move);
   }
 }
@@ -182,7 +186,7 @@ PEAL_DEVICE_COLD Status await_cells(ByLane* move) {
   const uint32_t cells = cells_of(*move);
   PEAL_NO_UNROLL
   for (uint32_t i = 0; i < cells; ++i) {
-    const Status status = ibgda::Landing(*move->q, move->first + i).template await_turn<R>();
+    const Status status = nic::Landing(*move->q, move->first + i).template await_turn<R>();
     if (status != Status::kOk) return status;
   }
   return Status::kOk;
@@ -193,8 +197,8 @@ PEAL_DEVICE_COLD Status await_cells(ByLane* move) {
 template <Reach R, bool kTogether>
 PEAL_DEVICE_COLD Status await_landing(ByLane* move) {
   const uint32_t dumped = move->state->fields.heap.dumped;
-  const mlx5::Local end = ibgda::Landing(*move->q, move->first + cells_of(*move) - 1).local();
-  return ibgda::wait<R>(landed<R, kTogether>(*move->q, dumped, end, move->last));
+  const nic::Local end = nic::Landing(*move->q, move->first + cells_of(*move) - 1).local();
+  return nic::wait<R>(landed<R, kTogether>(*move->q, dumped, end, move->last));
 }
 
 /// Stores what is in the cells, if the fetch has ended well, and gives them back.
@@ -204,7 +208,7 @@ PEAL_DEVICE_COLD void empty_cells(ByLane* move, bool stores) {
   const uint32_t cells = cells_of(*move);
   PEAL_NO_UNROLL
   for (uint32_t i = 0; i < cells; ++i) {
-    const ibgda::Landing cell(*move->q, move->first + i);
+    const nic::Landing cell(*move->q, move->first + i);
     const uint64_t left = move->bytes - i * kCell;
     uint64_t value = stores ? cell.value() : 0;
     const uint64_t bytes = !stores ? 0 : left < kCell ? left : kCell;
@@ -217,11 +221,11 @@ PEAL_DEVICE_COLD void empty_cells(ByLane* move, bool stores) {
   }
 }
 
-/// Fetches up to mlx5::kAnywhereBytes: 8 to a cell, all of them under way at once. All tickets are
+/// Fetches up to kAnywhereBytes: 8 to a cell, all of them under way at once. All tickets are
 /// taken before any is waited for, so that who holds cells waits for earlier tickets alone.
 template <Reach R, bool kTogether>
 PEAL_DEVICE_COLD Status get_by_cells(ByLane* move) {
-  move->first = ibgda::Landing::take_tickets<R>(*move->q, cells_of(*move));
+  move->first = nic::take_tickets<R>(*move->q, cells_of(*move));
   Status status = await_cells<R>(move);
   if (status != Status::kOk) return status;
   fetch_to_cells<R, kTogether>(move);
@@ -234,7 +238,7 @@ template <Reach R, bool kTogether, Call kCall>
 PEAL_DEVICE_COLD Status move_by_lane(ByLane* move) {
   constexpr bool kPut = is_put(kCall);
   const bool anywhere = lies_anywhere(&move->state->fields, move->begin);
-  if (anywhere && move->bytes <= mlx5::kAnywhereBytes) {
+  if (anywhere && move->bytes <= kAnywhereBytes) {
     return kPut ? put_in_pieces<R, kTogether>(move) : get_by_cells<R, kTogether>(move);
   }
   move->there = anywhere ? own_address(move) : nullptr;

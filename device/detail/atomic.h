@@ -74,7 +74,7 @@ PEAL_HD constexpr Call posting(Update update) {
   }
 }
 
-// What is done to a word W is a type with two faces: compose() for the NIC of the PE that has the
+// What is done to a word W is a type with two faces: request() for the NIC of the PE that has the
 // word, apply() for a word that this PE can reach itself, which answers the old value. kFetching is
 // the call that does so and answers that.
 
@@ -84,18 +84,10 @@ struct Change {
   static constexpr Call kFetching = fetching(U);
   W value;
 
-  PEAL_DEVICE auto compose(const mlx5::Header& h, const mlx5::Remote& at,
-                           const mlx5::Local& result) const {
-    constexpr W kAll = static_cast<W>(~W{0});
-    if constexpr (U == Update::kAdd && sizeof(W) == 8) {
-      return mlx5::compose_fetch_add(h, at, value, result);
-    } else if constexpr (U == Update::kAdd || U == Update::kXor) {
-      const W boundary = U == Update::kXor ? kAll : W{0};  // no carries: xor
-      return mlx5::compose_masked(h, at, mlx5::MaskedAdd<W>{value, boundary}, result);
-    } else {  // the bits of `mask` become those of `value`, whatever was there
-      const W mask = U == Update::kSwap ? kAll : U == Update::kOr ? value : static_cast<W>(~value);
-      return mlx5::compose_masked(h, at, mlx5::MaskedSwap<W>{0, 0, value, mask}, result);
-    }
+  /// `result`: a nic::Local or nic::Nowhere.
+  template <class Result>
+  PEAL_DEVICE nic::Atomic<U, W, Result> request(const nic::Remote& at, const Result& result) const {
+    return {at, result, value};
   }
   template <Order O>
   PEAL_DEVICE W apply(W* word) const {
@@ -124,14 +116,8 @@ struct SwapIf {
   W compare;
   W value;
 
-  PEAL_DEVICE auto compose(const mlx5::Header& h, const mlx5::Remote& at,
-                           const mlx5::Local& result) const {
-    constexpr W kAll = static_cast<W>(~W{0});
-    if constexpr (sizeof(W) == 8) {
-      return mlx5::compose_compare_swap(h, at, compare, value, result);
-    } else {
-      return mlx5::compose_masked(h, at, mlx5::MaskedSwap<W>{compare, kAll, value, kAll}, result);
-    }
+  PEAL_DEVICE nic::CompareSwap<W> request(const nic::Remote& at, const nic::Local& result) const {
+    return {at, result, compare, value};
   }
   template <Order O>
   PEAL_DEVICE W apply(W* word) const {
@@ -146,14 +132,9 @@ PEAL_DEVICE Fetched<T> fetch_by_nic(const BasicContext<R>& ctx, const Destinatio
   Fetched<T> answer{};
   answer.status = settle_left<R, true>(ctx, queue_left(ctx, at.queue, pe));
   if (answer.status != Status::kOk) return answer;
-  const auto compose = [what, word = at.remote](const mlx5::Header& h, const mlx5::Local& cell) {
-    return what.compose(h, word, cell);
-  };
-  answer.status = fetch_word<R>(ctx, *at.queue, compose, [&](uint64_t bits) {
-    // 8-byte results come in host order and 4-byte results big-endian
-    // (atomic_req_8B_endianness_mode 1).
-    const auto old = static_cast<WordOf<T>>(bits);
-    answer.value = from_word<T>(sizeof(T) == 4 ? swap_bytes(old) : old);
+  const auto into = [&](const nic::Local& cell) { return what.request(at.remote, cell); };
+  answer.status = fetch_word<R>(ctx, *at.queue, into, [&](uint64_t bits) {
+    answer.value = from_word<T>(nic::Model::fetched<WordOf<T>>(bits));
   });
   return answer;
 }
@@ -221,8 +202,8 @@ PEAL_DEVICE Fetched<T> fetch_atomic(const BasicContext<R>& ctx, const T* word, W
 }
 
 /// Does `what`; the old value comes to `result`, by the time the ticket completes. What the NIC
-/// cannot bring there as it is, is waited for: 4-byte values, whose bytes arrive reversed, into
-/// memory that it does not know, and where values come to landing cells alone.
+/// cannot bring there as it is, is waited for: values that land otherwise, into memory that it
+/// does not know, and where values come to landing cells alone.
 template <Order O, Reach R, class T, class What>
 PEAL_DEVICE Ticket fetch_atomic_nbi(const BasicContext<R>& ctx, T* result, const T* word, What what,
                                     int pe) {
@@ -247,11 +228,9 @@ PEAL_DEVICE Ticket fetch_atomic_nbi(const BasicContext<R>& ctx, T* result, const
         if (!known && !lies_anywhere(&context.state->fields, result)) {
           return Ticket{nullptr, 0, refuse_home(context.state, result, sizeof(T), What::kFetching)};
         }
-        if (sizeof(T) == 8 && known && at.queue->to_cells == 0) {
-          const auto compose = [what, there = at.remote, here = to.local](const mlx5::Header& h) {
-            return what.compose(h, there, here);
-          };
-          const Ticket ticket = post_in_order<R, true>(context, at, pe, compose);
+        if (nic::Model::kLandsAsIs<WordOf<T>> && known && at.queue->to_cells == 0) {
+          const Ticket ticket =
+              post_in_order<R, true>(context, at, pe, what.request(at.remote, to.local));
           return landed<R, true>(*at.queue, to.dumped, to.local, ticket);
         }
         const Fetched<T> old = fetch_by_nic<R, T>(context, at, what, pe);
@@ -271,10 +250,8 @@ PEAL_DEVICE Ticket post_atomic(const BasicContext<R>& ctx, T* word, const T& val
         return Ticket{};
       },
       [what, pe](const BasicContext<R>& context, const Destination& at) {
-        return post_in_order<R, true, kRings>(
-            context, at, pe, [what, there = at.remote, queue = at.queue](const mlx5::Header& h) {
-              return what.compose(h, there, ibgda::Landing::sink(*queue));
-            });
+        return post_in_order<R, true, kRings>(context, at, pe,
+                                              what.request(at.remote, nic::Nowhere{}));
       });
 }
 

@@ -19,7 +19,7 @@ namespace peal::detail {
 
 /// The queue to `pe` that carries barriers' flags: queue 0, or the calling block's own.
 template <Reach R>
-PEAL_DEVICE mlx5::SendQueue* flag_queue(const BasicContext<R>& ctx, uint32_t pe) {
+PEAL_DEVICE SendQueue* flag_queue(const BasicContext<R>& ctx, uint32_t pe) {
   return queue_at(ctx, drained_queues<R>(ctx).first + pe);
 }
 
@@ -34,10 +34,9 @@ PEAL_DEVICE Status set_flag(const BasicContext<R>& ctx, uint64_t* flag, uint64_t
     store_relaxed<Reach::kSystem>(reinterpret_cast<uint64_t*>(mapped + offset), epoch);
     return Status::kOk;
   }
-  mlx5::SendQueue* const q = flag_queue(ctx, static_cast<uint32_t>(pe));
-  const mlx5::Remote at{offset, ctx.heap.word_rkeys[key_index(ctx, *q, pe)]};
-  return with_set(ctx, *q, at, epoch,
-                  [&](const auto& compose) { return post<R, true>(*q, compose); })
+  SendQueue* const q = flag_queue(ctx, static_cast<uint32_t>(pe));
+  const nic::Remote at{offset, ctx.heap.word_rkeys[key_index(ctx, *q, pe)]};
+  return with_set(ctx, at, epoch, [&](const auto& request) { return post<R, true>(*q, request); })
       .status;
 }
 
@@ -57,10 +56,10 @@ PEAL_DEVICE SyncBegin begin_sync(const ContextFields& ctx) {
 /// What ends a wait for a flag early: the context's stop word, or the queue of the pair by which
 /// the flag would come. That one may carry a flag of this PE, and nobody else polls it now.
 template <Reach R>
-PEAL_DEVICE_COLD Status end_of_flag(const uint32_t* stop, mlx5::SendQueue* q) {
+PEAL_DEVICE_COLD Status end_of_flag(const uint32_t* stop, SendQueue* q) {
   if (q == nullptr) return static_cast<Status>(load_relaxed<Reach::kSystem>(stop));
-  mlx5::poll<R>(*q);
-  return mlx5::stop_status<R>(*q);
+  nic::poll<R>(*q);
+  return stop_status<R>(*q);
 }
 
 /// A wait for a flag: PE `pe` enters barrier, or meeting of the team, `number`.
@@ -79,7 +78,7 @@ template <Reach R, class Enough, class What>
 PEAL_DEVICE Status wait_flag(const BasicContext<R>& ctx, const uint64_t* flag, uint32_t pe,
                              const Enough& enough, const What& what) {
   const bool mapped = heap_of(ctx, static_cast<int>(pe)) != nullptr;
-  mlx5::SendQueue* const q = mapped ? nullptr : flag_queue(ctx, pe);
+  SendQueue* const q = mapped ? nullptr : flag_queue(ctx, pe);
   return wait_noted(
       &ctx.state->waits, ctx.timeout_ns, [&] { return enough(acquire_word(flag)); },
       [&] { return end_of_flag<R>(ctx.stop, q); }, what);

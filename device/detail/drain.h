@@ -4,7 +4,7 @@
 // is reached in more than one way (two NICs, or a NIC and a mapping). Edges
 // kDoneBeforeQuiet, kStoresBeforeFlag, kNicDataBeforeFlag and kDrainedBeforeUnmark.
 //
-//   quiet, fence  look at the queues that are marked (mlx5/mark.h), the lanes of a scope together;
+//   quiet, fence  look at the queues that are marked (nic/mark.h), the lanes of a scope together;
 //                 settle them where ContextFields::settle says so
 //   an atomic     goes by rail 0 where there are several (resolve.h), so that one NIC of the peer
 //                 executes all of them. Where that is not the block's own queue, the own queue is
@@ -21,64 +21,63 @@
 #include "device/context.h"
 #include "device/detail/post.h"
 #include "device/detail/resolve.h"
-#include "device/transport/ibgda.h"
+#include "device/nic/post.h"
+#include "device/transport/model.h"
 
 namespace peal {
 namespace detail {
 
 /// Posts a READ behind what the queue carries, unless one is the last thing there already.
 template <Reach R, bool kTogether>
-PEAL_DEVICE void post_settling_read(const ContextFields& ctx, mlx5::SendQueue& q) {
+PEAL_DEVICE void post_settling_read(const ContextFields& ctx, SendQueue& q) {
   const uint64_t published = load_acquire<R>(&q.published);
   if (load_relaxed<R>(&q.settled) == published) return;
   const uint32_t at = rail_of(ctx, q) * static_cast<uint32_t>(ctx.n_pes) + q.peer;
-  const mlx5::Remote first_word{0, ctx.heap.word_rkeys[at]};
-  const Ticket read = post<R, kTogether>(q, [first_word, queue = &q](const mlx5::Header& h) {
-    return mlx5::compose_read(h, first_word, ibgda::Landing::sink(*queue), sizeof(uint64_t));
-  });
+  const nic::Remote first_word{0, ctx.heap.word_rkeys[at]};
+  using Look = nic::ReadWord<sizeof(uint64_t), nic::Nowhere>;
+  const Ticket read = post<R, kTogether>(q, Look{first_word, {}});
   if (read.status == Status::kOk) store_relaxed<R>(&q.settled, read.index + 1);
 }
 
 /// Settles one queue and waits for it.
 template <Reach R, bool kTogether>
-PEAL_DEVICE_COLD Status settle(const ContextState* state, mlx5::SendQueue* q) {
-  const Status known = mlx5::stop_status<R>(*q);
+PEAL_DEVICE_COLD Status settle(const ContextState* state, SendQueue* q) {
+  const Status known = stop_status<R>(*q);
   if (known != Status::kOk) return known;
   post_settling_read<R, kTogether>(state->fields, *q);
-  return mlx5::drain<R>(*q);
+  return nic::drain<R>(*q);
 }
 
 /// The calling block's own queue, if an atomic that goes by `at` leaves it; else null.
 template <Reach R>
-PEAL_DEVICE mlx5::SendQueue* queue_left(const BasicContext<R>& ctx, const mlx5::SendQueue* at,
-                                        int pe) {
+PEAL_DEVICE SendQueue* queue_left(const BasicContext<R>& ctx, const SendQueue* at, int pe) {
   if (ctx.rails == 1) return nullptr;
-  mlx5::SendQueue* const own = block_queue(ctx, pe, Use::kPayload);
+  SendQueue* const own = block_queue(ctx, pe, Use::kPayload);
   return own == at ? nullptr : own;
 }
 
 /// Before an atomic is posted: what the block posted before it, on the queue that it leaves, is
 /// executed.
 template <Reach R, bool kTogether>
-PEAL_DEVICE Status settle_left(const BasicContext<R>& ctx, mlx5::SendQueue* left) {
+PEAL_DEVICE Status settle_left(const BasicContext<R>& ctx, SendQueue* left) {
   return left == nullptr ? Status::kOk : settle<R, kTogether>(ctx.state, left);
 }
 
-/// ibgda::wait() for atomics that left their block's queue.
+/// nic::wait() for atomics that left their block's queue.
 template <Reach R, Rings kRings>
 PEAL_DEVICE_COLD Status wait_there(Ticket ticket) {
-  if constexpr (kRings == Rings::kLater) ibgda::ring_for<R>(ticket);
-  return ibgda::wait<R>(ticket);
+  if constexpr (kRings == Rings::kLater) nic::ring_for<R>(ticket);
+  return nic::wait<R>(ticket);
 }
 
 /// post() for an atomic that nobody waits for.
-template <Reach R, bool kTogether, Rings kRings = Rings::kNow, class Compose>
+template <Reach R, bool kTogether, Rings kRings = Rings::kNow, class Request>
 PEAL_DEVICE Ticket post_in_order(const BasicContext<R>& ctx, const Destination& at, int pe,
-                                 const Compose& compose) {
-  mlx5::SendQueue* const left = queue_left(ctx, at.queue, pe);
+                                 const Request& request) {
+  SendQueue* const left = queue_left(ctx, at.queue, pe);
   const Status before = settle_left<R, kTogether>(ctx, left);
   if (before != Status::kOk) return Ticket{nullptr, 0, before};
-  Ticket ticket = post<R, kTogether, kRings>(*at.queue, compose);
+  Ticket ticket = post<R, kTogether, kRings>(*at.queue, request);
   if (left != nullptr) ticket.status = wait_there<R, kRings>(ticket);
   return ticket;
 }
@@ -96,8 +95,8 @@ struct Marked {
   uint32_t lane;
   uint32_t lanes;
 
-  PEAL_DEVICE mlx5::SendQueue& queue(uint32_t i) const {
-    return *reinterpret_cast<mlx5::SendQueue*>(queues + uint64_t{i} * stride);
+  PEAL_DEVICE SendQueue& queue(uint32_t i) const {
+    return *reinterpret_cast<SendQueue*>(queues + uint64_t{i} * stride);
   }
   /// Queues that one portion of marks is about.
   PEAL_DEVICE uint32_t portion() const { return lanes == 1 ? 64 : kLookBatch; }
@@ -109,7 +108,7 @@ PEAL_DEVICE Marked marked_of(const BasicContext<R>& ctx, S scope) {
   const auto peers = static_cast<uint32_t>(ctx.n_pes);
   // Where a block's queues are all there are, their marks begin at word 0.
   const uint32_t row = R == Reach::kGpu || range.first == 0 ? 0 : range.first / peers;
-  return {ctx.marks + mlx5::mark_words(row, peers),
+  return {ctx.marks + mark_words(row, peers),
           ctx.queues + range.first * ctx.queue_stride,
           static_cast<uint32_t>(ctx.queue_stride),
           range.count,
@@ -166,7 +165,7 @@ PEAL_DEVICE uint64_t unsettled(const Marked& m, uint32_t first, uint64_t marks) 
     uint64_t next = marks;
     PEAL_UNROLL
     for (uint32_t k = 0; k < kLookBatch; ++k) {
-      const mlx5::SendQueue& q = m.queue(first + (next != 0 ? take_bit(&next) : 0));
+      const SendQueue& q = m.queue(first + (next != 0 ? take_bit(&next) : 0));
       published[k] = load_batched<R>(&q.published);
       settled[k] = load_batched<R>(&q.settled);
     }
@@ -188,8 +187,8 @@ PEAL_DEVICE_COLD void begin_settling(const ContextState* state, S scope) {
   const Marked m = marked_of(static_cast<const BasicContext<R>&>(state->fields), scope);
   for_each_portion<R>(m, state, [&](uint32_t first, uint64_t marks) {
     for (uint64_t left = unsettled<R>(m, first, marks); left != 0;) {
-      mlx5::SendQueue& q = m.queue(first + take_bit(&left));
-      if (mlx5::stop_status<R>(q) == Status::kOk) post_settling_read<R, true>(state->fields, q);
+      SendQueue& q = m.queue(first + take_bit(&left));
+      if (stop_status<R>(q) == Status::kOk) post_settling_read<R, true>(state->fields, q);
     }
   });
 }
@@ -211,7 +210,7 @@ PEAL_DEVICE Found look_at(const Marked& m, uint32_t first, uint64_t marks) {
   uint64_t next = marks;
   PEAL_UNROLL
   for (uint32_t k = 0; k < kLookBatch; ++k) {
-    const mlx5::SendQueue& q = m.queue(first + (next != 0 ? take_bit(&next) : 0));
+    const SendQueue& q = m.queue(first + (next != 0 ? take_bit(&next) : 0));
     last[k] = load_batched<R>(&q.last_published);
     completed[k] = load_batched<R>(&q.completed);
     looked[k] = load_batched<R>(&q.looked);
@@ -248,17 +247,17 @@ PEAL_DEVICE_COLD Status drain_queues(Marked m, const ContextState* state) {
       PEAL_NO_UNROLL
       for (uint32_t bit = 1; bit != 1u << kLookBatch; bit <<= 1) {
         if (marks == 0) break;
-        mlx5::SendQueue& q = m.queue(first + take_bit(&marks));
+        SendQueue& q = m.queue(first + take_bit(&marks));
         if ((found.busy & bit) != 0) {
-          const Status drained = mlx5::drain<R>(q);
+          const Status drained = nic::drain<R>(q);
           if (drained == Status::kOk) {
             store_relaxed<R>(&q.looked, load_relaxed<R>(&q.last_published));
           }
           if (status == Status::kOk) status = drained;
         } else if ((found.quiet & bit) != 0) {
-          mlx5::unmark<R>(q, state->fields.settle != 0);
+          nic::unmark<R>(q, state->fields.settle != 0);
         } else if ((found.masked & bit) != 0) {
-          clear_bits<mlx5::kMarkReach<R>>(q.marks, q.mark_bit);
+          clear_bits<nic::kMarkReach<R>>(q.marks, q.mark_bit);
         }
       }
     }
@@ -322,14 +321,14 @@ PEAL_DEVICE_COLD Status drain_pe(ContextState* state, int pe) {
   const uint32_t at = range.first + static_cast<uint32_t>(pe);
   const bool settles = ctx.settle != 0 && !weakened(Edge::kNicDataBeforeFlag);
   for (uint32_t i = at; settles && i < range.first + range.count; i += peers) {
-    mlx5::SendQueue& q = *queue_at(ctx, i);
-    if (mlx5::stop_status<R>(q) == Status::kOk) post_settling_read<R, true>(ctx, q);
+    SendQueue& q = *queue_at(ctx, i);
+    if (stop_status<R>(q) == Status::kOk) post_settling_read<R, true>(ctx, q);
   }
   Status drained = Status::kOk;
   for (uint32_t i = at; i < range.first + range.count; i += peers) {
-    mlx5::SendQueue& q = *queue_at(ctx, i);
-    if (mlx5::queue_status<R>(q) == Status::kPeerMasked) continue;  // nobody waits there
-    const Status one = mlx5::drain<R>(q);
+    SendQueue& q = *queue_at(ctx, i);
+    if (queue_status<R>(q) == Status::kPeerMasked) continue;  // nobody waits there
+    const Status one = nic::drain<R>(q);
     if (drained == Status::kOk) drained = one;
   }
   const Status ended = ended_status(ctx);

@@ -13,9 +13,9 @@
 #include "device/context.h"
 #include "device/detail/callers.h"
 #include "device/detail/resolve.h"
-#include "device/mlx5/layout.h"
 #include "device/shared/call_note.h"
 #include "device/shared/waits.h"
+#include "device/transport/model.h"
 
 namespace peal::detail {
 
@@ -153,7 +153,7 @@ PEAL_DEVICE Misuse look_at_ticket(const ContextState* state, const CallNote& not
     found.mistake = Mistake::kTicketOther;
     return found;
   }
-  const auto& q = *static_cast<const mlx5::SendQueue*>(note.queue);
+  const auto& q = *static_cast<const SendQueue*>(note.queue);
   const uint64_t published = load_acquire<Reach::kGpu>(&q.last_published);
   if (static_cast<int64_t>(note.index - published) > 0) found.mistake = Mistake::kTicketStale;
   found.other_detail = published;
@@ -188,7 +188,7 @@ PEAL_DEVICE uint64_t* meeting_word(CheckTable& table, const CallNote& note) {
 
 /// True if something of the call may be under way when it has returned.
 PEAL_DEVICE bool leaves_work(const CallNote& note) {
-  if (is_put(note.call)) return note.starts != 0 || note.here_bytes <= mlx5::kMaxInlineBytes;
+  if (is_put(note.call)) return note.starts != 0 || note.here_bytes <= nic::Model::kMaxInlineBytes;
   if (note.call == Call::kGet || fetches(note.call)) return note.starts != 0;
   return writes_word(note.call);
 }

@@ -8,20 +8,21 @@
 
 #include "device/base/scope.h"
 #include "device/context.h"
-#include "device/transport/ibgda.h"
+#include "device/nic/post.h"
+#include "device/transport/model.h"
 
 namespace peal::detail {
 
-using ibgda::Rings;
+using nic::Rings;
 
 /// Posts for one lane: together with the lanes beside it where the queue is shared, alone where it
 /// is owned.
-template <Reach R, bool kTogether, Rings kRings = Rings::kNow, class... Compose>
-PEAL_DEVICE Ticket post(mlx5::SendQueue& q, const Compose&... compose) {
+template <Reach R, bool kTogether, Rings kRings = Rings::kNow, class... Requests>
+PEAL_DEVICE Ticket post(SendQueue& q, const Requests&... requests) {
   if constexpr (kTogether && R != Reach::kLane) {
-    return ibgda::post<R, kRings>(q, Coalesced(&q), compose...);
+    return nic::post<R, kRings>(q, Coalesced(&q), requests...);
   } else {
-    return ibgda::post<R, kRings>(q, ibgda::Alone{}, compose...);
+    return nic::post<R, kRings>(q, nic::Alone{}, requests...);
   }
 }
 
@@ -30,17 +31,16 @@ PEAL_DEVICE Ticket post(mlx5::SendQueue& q, const Compose&... compose) {
 /// Answers the ticket to wait for. The byte is the destination's own: a read pushes what goes the
 /// same way.
 template <Reach R, bool kTogether>
-PEAL_DEVICE_COLD Ticket post_dump(mlx5::SendQueue* q, mlx5::Local at, Ticket fetch) {
+PEAL_DEVICE_COLD Ticket post_dump(SendQueue* q, nic::Local at, Ticket fetch) {
   if (fetch.status != Status::kOk || weakened(Edge::kAnswerBeforeDump)) return fetch;
-  return post<R, kTogether>(*q, [at](mlx5::Header h) {
-    h.fence = weakened(Edge::kReadBeforeDump) ? mlx5::Fence::kNone : mlx5::Fence::kFence;
-    return mlx5::compose_dump(h, at, 1);
-  });
+  const auto fence =
+      weakened(Edge::kReadBeforeDump) ? nic::RequestFence::kNone : nic::RequestFence::kFetches;
+  return post<R, kTogether>(*q, nic::Fenced<nic::Dump>{fence, {at, 1}});
 }
 
 /// The ticket that says of a fetch into `at` that its data is there.
 template <Reach R, bool kTogether>
-PEAL_DEVICE Ticket landed(mlx5::SendQueue& q, uint32_t dumped, const mlx5::Local& at,
+PEAL_DEVICE Ticket landed(SendQueue& q, uint32_t dumped, const nic::Local& at,
                           const Ticket& fetch) {
   return dumped == 0 ? fetch : post_dump<R, kTogether>(&q, at, fetch);
 }

@@ -18,28 +18,29 @@
 #include "device/detail/asked.h"
 #include "device/detail/lookup.h"
 #include "device/detail/meet_fault.h"
-#include "device/transport/ibgda.h"
+#include "device/nic/post.h"
+#include "device/transport/model.h"
 
 namespace peal {
 namespace detail {
 
 /// Queue `index` of the context: queue of the peer * n_pes + pe.
-PEAL_HD mlx5::SendQueue* queue_at(const ContextFields& ctx, uint32_t index) {
-  return reinterpret_cast<mlx5::SendQueue*>(ctx.queues + index * ctx.queue_stride);
+PEAL_HD SendQueue* queue_at(const ContextFields& ctx, uint32_t index) {
+  return reinterpret_cast<SendQueue*>(ctx.queues + index * ctx.queue_stride);
 }
 
 /// A remote range made concrete: its address here if the peer's memory is mapped, else which queue,
 /// which offset, which key.
 struct Destination {
   std::byte* direct;  // null: through the NIC
-  mlx5::SendQueue* queue;
-  mlx5::Remote remote;
+  SendQueue* queue;
+  nic::Remote remote;
   Status status;
 };
 
 /// The queue of the calling block to `pe`. Atomics go by rail 0, for two NICs are not atomic with
 /// one another: by the next lower queue that does.
-PEAL_DEVICE mlx5::SendQueue* block_queue(const ContextFields& ctx, int pe, Use use) {
+PEAL_DEVICE SendQueue* block_queue(const ContextFields& ctx, int pe, Use use) {
   uint32_t queue = ctx.queues_per_peer == 1 ? 0 : block_in_grid() % ctx.queues_per_peer;
   if (ctx.rails > 1 && use >= Use::kAtomic) queue -= queue % ctx.rails;
   return queue_at(ctx, queue * static_cast<uint32_t>(ctx.n_pes) + static_cast<uint32_t>(pe));
@@ -65,19 +66,19 @@ PEAL_DEVICE QueueRange drained_queues(const ContextFields& ctx) {
 }
 
 /// A queue's rail; with one NIC nothing is looked up.
-PEAL_HD uint32_t rail_of(const ContextFields& ctx, const mlx5::SendQueue& q) {
+PEAL_HD uint32_t rail_of(const ContextFields& ctx, const SendQueue& q) {
   return ctx.rails > 1 ? q.rail : 0;
 }
 
 /// Which of a window's keys is that of `pe`, for the rail of a queue.
-PEAL_HD uint32_t key_index(const ContextFields& ctx, const mlx5::SendQueue& q, int pe) {
+PEAL_HD uint32_t key_index(const ContextFields& ctx, const SendQueue& q, int pe) {
   return rail_of(ctx, q) * static_cast<uint32_t>(ctx.n_pes) + static_cast<uint32_t>(pe);
 }
 
 /// The queue of the calling block, and the key by which its rail knows the window.
 PEAL_DEVICE Destination through_nic(const ContextFields& ctx, const Window& w, uint64_t offset,
                                     int pe, Use use) {
-  mlx5::SendQueue* const q = block_queue(ctx, pe, use);
+  SendQueue* const q = block_queue(ctx, pe, use);
   const uint32_t at = key_index(ctx, *q, pe);
   // Words have strict keys (kDataBeforeWord). Relaxed atomics need none, for they vouch for
   // nothing: a simulation can take away what their NICs promise beyond that.
@@ -192,7 +193,7 @@ PEAL_DEVICE Destination resolve_together(const ContextFields& ctx, S scope, cons
 
 /// The local side of a transfer.
 struct Origin {
-  mlx5::Local local;
+  nic::Local local;
   Status status;
   uint32_t dumped;  // Window::dumped, for what is fetched into it
 };
@@ -209,7 +210,7 @@ PEAL_DEVICE_COLD inline Origin resolve_local_elsewhere(const WindowTable* window
 
 /// For a transfer by queue `q`. kNotRegistered: the caller does without, or refuses.
 template <Reach R>
-PEAL_DEVICE Origin resolve_local(const BasicContext<R>& ctx, const mlx5::SendQueue& q,
+PEAL_DEVICE Origin resolve_local(const BasicContext<R>& ctx, const SendQueue& q,
                                  const void* address, uint64_t bytes) {
   const uint32_t rail = rail_of(ctx, q);
   if (in_heap(ctx, address, bytes)) {

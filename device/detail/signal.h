@@ -13,45 +13,41 @@
 
 namespace peal::detail {
 
-/// How a word that vouches for what is ahead of it is posted, by ContextFields::signals. Where a
-/// NIC executes an atomic ahead of that, the atomic starts when that is done.
-PEAL_DEVICE mlx5::Header behind(uint32_t signals, mlx5::Header h) {
-  if ((signals & kSignalsWait) != 0) h.fence = mlx5::Fence::kStrong;
-  return h;
+/// The request of an atomic word that vouches for what is ahead of it, by ContextFields::signals.
+/// Where a NIC executes an atomic ahead of that, the atomic starts when that is done.
+template <Update U>
+PEAL_DEVICE auto behind(uint32_t signals, const nic::Remote& at, uint64_t value) {
+  using Word = nic::Atomic<U, uint64_t, nic::Nowhere>;
+  const auto fence =
+      (signals & kSignalsWait) != 0 ? nic::RequestFence::kAll : nic::RequestFence::kNone;
+  return nic::Fenced<Word>{fence, Word{at, {}, value}};
 }
 
-/// Calls `post` with the composer of the WQE that sets the word `at`, which travels by `q`.
+/// Calls `post` with the request that sets the word `at`.
 template <class Post>
-PEAL_DEVICE Ticket with_set(const ContextFields& ctx, const mlx5::SendQueue& q,
-                            const mlx5::Remote& at, uint64_t value, const Post& post) {
+PEAL_DEVICE Ticket with_set(const ContextFields& ctx, const nic::Remote& at, uint64_t value,
+                            const Post& post) {
   if ((ctx.signals & kSignalsSwap) != 0 && !weakened(Edge::kDataBeforeSwap)) {
-    return post([at, value, queue = &q, signals = ctx.signals](const mlx5::Header& h) {
-      const mlx5::MaskedSwap<uint64_t> whole{0, 0, value, ~uint64_t{0}};
-      return mlx5::compose_masked(behind(signals, h), at, whole, ibgda::Landing::sink(*queue));
-    });
+    return post(behind<Update::kSwap>(ctx.signals, at, value));
   }
-  return post(
-      [at, value](const mlx5::Header& h) { return mlx5::compose_write_word(h, at, value, 8); });
+  return post(nic::WriteWord<sizeof(uint64_t)>{at, value});
 }
 
-/// Calls `post` with the composer of the signal's WQE.
+/// Calls `post` with the signal's request.
 template <class Post>
 PEAL_DEVICE Ticket with_signal(const ContextFields& ctx, const Destination& flag,
                                const Signal& signal, const Post& post) {
   if (signal.kind == Signal::Kind::kSet) {
-    return with_set(ctx, *flag.queue, flag.remote, signal.value, post);
+    return with_set(ctx, flag.remote, signal.value, post);
   }
-  return post([at = flag.remote, queue = flag.queue, value = signal.value,
-               signals = ctx.signals](const mlx5::Header& h) {
-    return mlx5::compose_fetch_add(behind(signals, h), at, value, ibgda::Landing::sink(*queue));
-  });
+  return post(behind<Update::kAdd>(ctx.signals, flag.remote, signal.value));
 }
 
 template <Reach R, bool kTogether, Rings kRings = Rings::kNow>
 PEAL_DEVICE Ticket post_signal(const BasicContext<R>& ctx, const Destination& flag,
                                const Signal& signal) {
-  return with_signal(ctx, flag, signal, [&](const auto& compose) {
-    return post_in_order<R, kTogether, kRings>(ctx, flag, signal.pe, compose);
+  return with_signal(ctx, flag, signal, [&](const auto& request) {
+    return post_in_order<R, kTogether, kRings>(ctx, flag, signal.pe, request);
   });
 }
 
@@ -87,7 +83,7 @@ PEAL_DEVICE Ticket put_signal_bytes(const BasicContext<R>& ctx, const Destinatio
     const Ticket put = put_bytes<R, kTogether, Rings::kNow, Call::kPutSignal>(ctx, to, src, bytes);
     Status done = put.status;
     if (done == Status::kOk) {
-      done = weakened(Edge::kNicDataBeforeSignal) ? ibgda::wait<R>(put)
+      done = weakened(Edge::kNicDataBeforeSignal) ? nic::wait<R>(put)
                                                   : settle<R, kTogether>(ctx.state, to.queue);
     }
     if (done == Status::kOk) signal_direct(flag.direct, signal);
@@ -99,8 +95,8 @@ PEAL_DEVICE Ticket put_signal_bytes(const BasicContext<R>& ctx, const Destinatio
     return put.status == Status::kOk ? post_signal<R, kTogether>(ctx, flag, signal) : put;
   }
   // Same queue, later slot: the responder executes the signal after the data. Edge kDataBeforeWord.
-  return with_signal(ctx, flag, signal, [&](const auto& compose) {
-    return put_bytes<R, kTogether, kRings, Call::kPutSignal>(ctx, to, src, bytes, compose);
+  return with_signal(ctx, flag, signal, [&](const auto& request) {
+    return put_bytes<R, kTogether, kRings, Call::kPutSignal>(ctx, to, src, bytes, request);
   });
 }
 

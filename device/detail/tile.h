@@ -148,7 +148,7 @@ struct TileTransfer {
 
   /// A ticket for what all lanes have posted: what a queue carries completes in order.
   template <Reach R, class S>
-  PEAL_DEVICE static Ticket ticket_for_all(S scope, mlx5::SendQueue* q) {
+  PEAL_DEVICE static Ticket ticket_for_all(S scope, SendQueue* q) {
     return by_leader(scope, [&] {
       load_acquire<R>(&q->published);
       return Ticket{q, load_relaxed<R>(&q->last_published), Status::kOk};
@@ -172,10 +172,10 @@ struct TileTransfer {
     if (first == Status::kOk && until == Until::kStarted) {
       return ticket_for_all<R>(scope, where.queue);
     }
-    const bool gone = kPut && rows.bytes <= mlx5::kMaxInlineBytes;
+    const bool gone = kPut && rows.bytes <= nic::Model::kMaxInlineBytes;
     if (first == Status::kOk && gone) return Ticket{};
     // Behind a row that was refused, too: of a call that failed nothing is under way.
-    const Status arrived = ibgda::wait<R>(last);
+    const Status arrived = nic::wait<R>(last);
     return Ticket{nullptr, 0, first_failure(scope, first != Status::kOk ? first : arrived)};
   }
 };

@@ -14,7 +14,8 @@
 #include "device/detail/access.h"
 #include "device/detail/anywhere.h"
 #include "device/detail/post.h"
-#include "device/transport/ibgda.h"
+#include "device/nic/post.h"
+#include "device/transport/model.h"
 #include "device/transport/p2p.h"
 
 namespace peal {
@@ -35,28 +36,23 @@ inline constexpr uint64_t kShortInline = 12;
 
 /// What is still to be posted of a transfer.
 struct Rest {
-  mlx5::Remote remote;
-  mlx5::Local local;
+  nic::Remote remote;
+  nic::Local local;
   uint64_t bytes;
 };
 
-/// Posts one part of a transfer, with the composers `after` behind it.
+/// Posts one part of a transfer, with the requests `after` behind it.
 template <Reach R, bool kTogether, Rings kRings, bool kPut, class... After>
-PEAL_DEVICE Ticket post_part(mlx5::SendQueue& q, const Rest& rest, uint32_t bytes,
+PEAL_DEVICE Ticket post_part(SendQueue& q, const Rest& rest, uint32_t bytes,
                              const After&... after) {
-  return post<R, kTogether, kRings>(
-      q,
-      [remote = rest.remote, local = rest.local, bytes](const mlx5::Header& h) {
-        return kPut ? mlx5::compose_write(h, remote, local, bytes)
-                    : mlx5::compose_read(h, remote, local, bytes);
-      },
-      after...);
+  using Request = std::conditional_t<kPut, nic::Write, nic::Read>;
+  return post<R, kTogether, kRings>(q, Request{rest.remote, rest.local, bytes}, after...);
 }
 
-/// Posts what is ahead of the last part of a transfer that one WQE does not carry.
+/// Posts what is ahead of the last part of a transfer that one request does not carry.
 template <Reach R, bool kTogether, Rings kRings, bool kPut>
-PEAL_DEVICE_COLD Status post_ahead(mlx5::SendQueue* q, Rest* rest) {
-  constexpr auto kPart = static_cast<uint32_t>(mlx5::kMaxMessageBytes);
+PEAL_DEVICE_COLD Status post_ahead(SendQueue* q, Rest* rest) {
+  constexpr auto kPart = static_cast<uint32_t>(nic::Model::kMaxMessageBytes);
   for (; rest->bytes > kPart; rest->bytes -= kPart) {
     const Ticket part = post_part<R, kTogether, kRings, kPut>(*q, *rest, kPart);
     if (part.status != Status::kOk) return part.status;
@@ -68,8 +64,8 @@ PEAL_DEVICE_COLD Status post_ahead(mlx5::SendQueue* q, Rest* rest) {
 
 /// Posts a transfer of any size, with `after` under the same doorbell as its last part.
 template <Reach R, bool kTogether, Rings kRings, bool kPut, class... After>
-PEAL_DEVICE Ticket post_parts(mlx5::SendQueue& q, Rest rest, const After&... after) {
-  if (rest.bytes > mlx5::kMaxMessageBytes) {
+PEAL_DEVICE Ticket post_parts(SendQueue& q, Rest rest, const After&... after) {
+  if (rest.bytes > nic::Model::kMaxMessageBytes) {
     Rest parts = rest;
     in_memory(&parts);
     const Status status = post_ahead<R, kTogether, kRings, kPut>(&q, &parts);
@@ -81,20 +77,15 @@ PEAL_DEVICE Ticket post_parts(mlx5::SendQueue& q, Rest rest, const After&... aft
                                                after...);
 }
 
-/// Posts a put of N*4 bytes or less, which travel inside its WQE.
+/// Posts a put of N*4 bytes or less, which travel inside its request.
 template <uint32_t N, Reach R, bool kTogether, Rings kRings, class... After>
 PEAL_DEVICE Ticket post_inline(const Destination& to, const void* src, uint32_t bytes,
                                const After&... after) {
-  const Payload<N> payload = payload_of<N>(src, bytes);
-  return post<R, kTogether, kRings>(
-      *to.queue,
-      [remote = to.remote, payload, bytes](const mlx5::Header& h) {
-        return mlx5::compose_write_inline(h, remote, payload.word, bytes);
-      },
-      after...);
+  const auto write = inline_write<N>(to.remote, src, bytes);
+  return post<R, kTogether, kRings>(*to.queue, write, after...);
 }
 
-/// Posts a put of any size, followed by `after` (one more composer per WQE) under the same doorbell
+/// Posts a put of any size, followed by `after` (more requests) under the same doorbell
 /// as its last part.
 template <Reach R, bool kTogether, Rings kRings = Rings::kNow, Call kCall = Call::kPut, class Home,
           class... After>
@@ -104,7 +95,7 @@ PEAL_DEVICE Ticket put_bytes(const BasicContext<R>& ctx, const Destination& to, 
     return post_inline<3, R, kTogether, kRings>(to, address_of(home), static_cast<uint32_t>(bytes),
                                                 after...);
   }
-  if (bytes <= mlx5::kMaxInlineBytes) {
+  if (bytes <= nic::Model::kMaxInlineBytes) {
     return post_inline<7, R, kTogether, kRings>(to, address_of(home), static_cast<uint32_t>(bytes),
                                                 after...);
   }
@@ -156,7 +147,7 @@ PEAL_DEVICE Status wait_far(S scope, const Ticket& ticket) {
     scope.sync();
     return ticket.status;
   }
-  return by_leader(scope, [&] { return ibgda::wait<R>(ticket); });
+  return by_leader(scope, [&] { return nic::wait<R>(ticket); });
 }
 
 template <Reach R, class S>
@@ -257,7 +248,7 @@ struct Transfer {
       });
     }
     // Inline data has left the source already.
-    const bool gone = kPut && bytes <= mlx5::kMaxInlineBytes && ticket.queue != nullptr;
+    const bool gone = kPut && bytes <= nic::Model::kMaxInlineBytes && ticket.queue != nullptr;
     if (until == Until::kDone && !gone) ticket.status = wait_far<R>(scope, ticket);
     return ticket;
   }

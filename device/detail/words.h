@@ -12,7 +12,8 @@
 #include "device/context.h"
 #include "device/detail/access.h"
 #include "device/detail/transfer.h"
-#include "device/transport/ibgda.h"
+#include "device/nic/post.h"
+#include "device/transport/model.h"
 
 namespace peal::detail {
 
@@ -89,9 +90,7 @@ struct PutValue {
   PEAL_DEVICE Ticket by_nic(const BasicContext<R>&, Thread, const Destination& at) const {
     uint64_t bits = 0;
     memcpy(&bits, &value, sizeof(T));
-    return post<R, true, kRings>(*at.queue, [to = at.remote, bits](const mlx5::Header& h) {
-      return mlx5::compose_write_word(h, to, bits, sizeof(T));
-    });
+    return post<R, true, kRings>(*at.queue, nic::WriteWord<sizeof(T)>{at.remote, bits});
   }
 };
 
@@ -100,17 +99,17 @@ PEAL_DEVICE Ticket put_value(const BasicContext<R>& ctx, T* dst, const T& value,
   return checked_access(ctx, thread, PutValue<T, kRings>{dst, value, pe});
 }
 
-/// Posts what `compose` makes of a landing cell, waits, and gives the value's 8 bytes to `read`.
-template <Reach R, class Compose, class Read>
-PEAL_DEVICE Status fetch_word(const BasicContext<R>& ctx, mlx5::SendQueue& q,
-                              const Compose& compose, const Read& read) {
+/// Posts the request that `into` makes of a landing cell, waits, and gives the value's 8 bytes to
+/// `read`.
+template <Reach R, class Into, class Read>
+PEAL_DEVICE Status fetch_word(const BasicContext<R>& ctx, SendQueue& q, const Into& into,
+                              const Read& read) {
   Status status = Status::kOk;
-  const auto landing = ibgda::Landing::take<R>(q, &status);
+  const auto landing = nic::take_landing<R>(q, &status);
   if (status != Status::kOk) return status;
-  const Ticket fetch = post<R, true>(
-      q, [compose, landing](const mlx5::Header& h) { return compose(h, landing.local()); });
+  const Ticket fetch = post<R, true>(q, into(landing.local()));
   // Queues lie where the heap does, and so do their landing cells.
-  status = ibgda::wait<R>(landed<R, true>(q, ctx.heap.dumped, landing.local(), fetch));
+  status = nic::wait<R>(landed<R, true>(q, ctx.heap.dumped, landing.local(), fetch));
   if (status == Status::kOk) read(landing.value());
   landing.template give_back<R>();
   return status;
@@ -125,11 +124,11 @@ PEAL_DEVICE Fetched<T> get_value(const BasicContext<R>& ctx, const T* src, int p
         return Fetched<T>{load_value<T>(there), ended_status(context)};
       },
       [](const BasicContext<R>& context, const Destination& at) {
-        const auto compose = [from = at.remote](const mlx5::Header& h, const mlx5::Local& cell) {
-          return mlx5::compose_read(h, from, cell, sizeof(T));
+        const auto into = [&](const nic::Local& cell) {
+          return nic::ReadWord<sizeof(T)>{at.remote, cell};
         };
         Fetched<T> answer{};
-        answer.status = fetch_word<R>(context, *at.queue, compose, [&](uint64_t bits) {
+        answer.status = fetch_word<R>(context, *at.queue, into, [&](uint64_t bits) {
           memcpy(&answer.value, &bits, sizeof(T));
         });
         return answer;

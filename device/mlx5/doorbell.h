@@ -11,7 +11,7 @@
 
 #include "device/base/order.h"
 #include "device/mlx5/layout.h"
-#include "device/mlx5/queue.h"
+#include "device/mlx5/work_queue.h"
 
 namespace peal::mlx5 {
 
@@ -34,7 +34,7 @@ PEAL_HD Be32 posted_count(uint64_t index) { return Be32{static_cast<uint32_t>(in
 /// Tells the NIC that `posted` WQEBBs are there, with fences of reach R. kPostedBeforeDoorbell: the
 /// first makes what was posted visible before either store.
 template <Reach R>
-PEAL_HD void tell_nic(const SendQueue& q, Be32 posted) {
+PEAL_HD void tell_nic(const WorkQueue& q, Be32 posted) {
   // Read ahead of the fence: behind it nobody waits for memory.
   DoorbellRecord* const record = q.doorbell_record;
   uint64_t* const reg = q.doorbell;

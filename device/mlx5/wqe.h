@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Composition: from what is wanted to the bytes of a work queue entry. Pure functions of their
-// arguments; nothing here knows of queues. A WQE is a few 16-byte lines:
+// Composition: from a request (device/nic/request.h) to the bytes of a work queue entry. Pure
+// functions of their arguments; nothing here knows of queues. A WQE is a few 16-byte lines:
 //
 // clang-format off
 //   put, get          control | remote | data
@@ -18,7 +18,9 @@
 #include "device/base/endian.h"
 #include "device/base/order.h"
 #include "device/base/target.h"
+#include "device/mlx5/key.h"
 #include "device/mlx5/layout.h"
+#include "device/nic/request.h"
 
 namespace peal::mlx5 {
 
@@ -38,18 +40,6 @@ struct Header {
   Fence fence = Fence::kNone;
 };
 
-/// Memory at home: address as its registration knows it, key already big-endian.
-struct Local {
-  uint64_t address;
-  Be32 lkey;
-};
-
-/// Memory at the peer.
-struct Remote {
-  uint64_t address;
-  Be32 rkey;
-};
-
 namespace detail {
 
 // Two 32-bit words in the order a little-endian machine stores them.
@@ -67,10 +57,12 @@ PEAL_HD Line control(const Header& h, Opcode opcode, uint32_t segments, uint8_t 
   return Line{{pair(opmod_idx_opcode, qpn_ds), pair(flags, Be32{0u})}};
 }
 
-PEAL_HD Line remote(const Remote& r) { return Line{{Be64{r.address}.raw, pair(r.rkey, Be32{0u})}}; }
+PEAL_HD Line remote(const nic::Remote& r) {
+  return Line{{Be64{r.address}.raw, pair(wire(r.key), Be32{0u})}};
+}
 
-PEAL_HD Line data(const Local& l, uint32_t bytes) {
-  return Line{{pair(Be32{bytes}, l.lkey), Be64{l.address}.raw}};
+PEAL_HD Line data(const nic::Local& l, uint32_t bytes) {
+  return Line{{pair(Be32{bytes}, wire(l.key)), Be64{l.address}.raw}};
 }
 
 PEAL_HD Line operands(uint64_t first, uint64_t second) {
@@ -80,60 +72,53 @@ PEAL_HD Line operands(uint64_t first, uint64_t second) {
 }  // namespace detail
 
 /// Does nothing, in order. With Completion::kAlways its completion says that all before it is done.
-PEAL_HD Wqe<1> compose_nop(const Header& h) { return {{detail::control(h, Opcode::kNop, 1)}}; }
+struct Nop {};
+PEAL_HD Wqe<1> compose(const Header& h, Nop) { return {{detail::control(h, Opcode::kNop, 1)}}; }
 
 /// RDMA WRITE of 1..2^30 bytes.
-PEAL_HD Wqe<3> compose_write(const Header& h, const Remote& to, const Local& from, uint32_t bytes) {
-  return {
-      {detail::control(h, Opcode::kRdmaWrite, 3), detail::remote(to), detail::data(from, bytes)}};
+PEAL_HD Wqe<3> compose(const Header& h, const nic::Write& w) {
+  return {{detail::control(h, Opcode::kRdmaWrite, 3), detail::remote(w.remote),
+           detail::data(w.local, w.bytes)}};
 }
 
 /// RDMA READ of 1..2^30 bytes.
-PEAL_HD Wqe<3> compose_read(const Header& h, const Remote& from, const Local& to, uint32_t bytes) {
-  return {
-      {detail::control(h, Opcode::kRdmaRead, 3), detail::remote(from), detail::data(to, bytes)}};
+PEAL_HD Wqe<3> compose(const Header& h, const nic::Read& r) {
+  return {{detail::control(h, Opcode::kRdmaRead, 3), detail::remote(r.remote),
+           detail::data(r.local, r.bytes)}};
 }
 
-/// RDMA WRITE of 1..12 bytes carried in the WQE itself; `payload` holds them in memory order.
-PEAL_HD Wqe<3> compose_write_inline(const Header& h, const Remote& to, const uint32_t (&payload)[3],
-                                    uint32_t bytes) {
-  const Line body{{static_cast<uint64_t>(Be32{bytes | kInlineFlag}.raw) |
-                       (static_cast<uint64_t>(payload[0]) << 32),
-                   static_cast<uint64_t>(payload[1]) | (static_cast<uint64_t>(payload[2]) << 32)}};
-  return {{detail::control(h, Opcode::kRdmaWrite, 3), detail::remote(to), body}};
+template <uint32_t kBytes>
+PEAL_HD Wqe<3> compose(const Header& h, const nic::ReadWord<kBytes>& r) {
+  return compose(h, nic::Read{r.remote, r.local, kBytes});
+}
+
+/// RDMA WRITE of 1..12 bytes carried in the WQE itself.
+PEAL_HD Wqe<3> compose(const Header& h, const nic::WriteInline<3>& w) {
+  const uint32_t(&p)[3] = w.word;
+  const Line body{
+      {static_cast<uint64_t>(Be32{w.bytes | kInlineFlag}.raw) | (static_cast<uint64_t>(p[0]) << 32),
+       static_cast<uint64_t>(p[1]) | (static_cast<uint64_t>(p[2]) << 32)}};
+  return {{detail::control(h, Opcode::kRdmaWrite, 3), detail::remote(w.remote), body}};
 }
 
 /// RDMA WRITE of one value of 1..8 bytes.
-PEAL_HD Wqe<3> compose_write_word(const Header& h, const Remote& to, uint64_t bits,
-                                  uint32_t bytes) {
-  const uint32_t payload[3] = {static_cast<uint32_t>(bits), static_cast<uint32_t>(bits >> 32), 0};
-  return compose_write_inline(h, to, payload, bytes);
+template <uint32_t kBytes>
+PEAL_HD Wqe<3> compose(const Header& h, const nic::WriteWord<kBytes>& w) {
+  static_assert(kBytes >= 1 && kBytes <= 8);
+  const auto low = static_cast<uint32_t>(w.bits);
+  const auto high = static_cast<uint32_t>(w.bits >> 32);
+  return compose(h, nic::WriteInline<3>{w.remote, {low, high, 0}, kBytes});
 }
 
 /// RDMA WRITE of 13..28 bytes carried in the WQE itself.
-PEAL_HD Wqe<4> compose_write_inline(const Header& h, const Remote& to, const uint32_t (&payload)[7],
-                                    uint32_t bytes) {
-  const uint32_t(&p)[7] = payload;
+PEAL_HD Wqe<4> compose(const Header& h, const nic::WriteInline<7>& w) {
+  const uint32_t(&p)[7] = w.word;
   const Line body{
-      {static_cast<uint64_t>(Be32{bytes | kInlineFlag}.raw) | (static_cast<uint64_t>(p[0]) << 32),
+      {static_cast<uint64_t>(Be32{w.bytes | kInlineFlag}.raw) | (static_cast<uint64_t>(p[0]) << 32),
        static_cast<uint64_t>(p[1]) | (static_cast<uint64_t>(p[2]) << 32)}};
   const Line rest{{static_cast<uint64_t>(p[3]) | (static_cast<uint64_t>(p[4]) << 32),
                    static_cast<uint64_t>(p[5]) | (static_cast<uint64_t>(p[6]) << 32)}};
-  return {{detail::control(h, Opcode::kRdmaWrite, 4), detail::remote(to), body, rest}};
-}
-
-/// 8-byte fetch-add; the old value lands, in host byte order, at `result`.
-PEAL_HD Wqe<4> compose_fetch_add(const Header& h, const Remote& at, uint64_t add,
-                                 const Local& result) {
-  return {{detail::control(h, Opcode::kAtomicFetchAdd, 4), detail::remote(at),
-           detail::operands(add, 0), detail::data(result, 8)}};
-}
-
-/// 8-byte compare-swap.
-PEAL_HD Wqe<4> compose_compare_swap(const Header& h, const Remote& at, uint64_t compare,
-                                    uint64_t swap, const Local& result) {
-  return {{detail::control(h, Opcode::kAtomicCompareSwap, 4), detail::remote(at),
-           detail::operands(swap, compare), detail::data(result, 8)}};
+  return {{detail::control(h, Opcode::kRdmaWrite, 4), detail::remote(w.remote), body, rest}};
 }
 
 /// What a masked compare-swap does: where (memory ^ compare) & compare_mask is 0, bits of swap_mask
@@ -155,8 +140,8 @@ struct MaskedAdd {
 };
 
 /// 4-byte masked compare-swap; the old value lands big-endian.
-PEAL_HD Wqe<4> compose_masked(const Header& h, const Remote& at, const MaskedSwap<uint32_t>& op,
-                              const Local& result) {
+PEAL_HD Wqe<4> compose_masked(const Header& h, const nic::Remote& at,
+                              const MaskedSwap<uint32_t>& op, const nic::Local& result) {
   const Line body{{detail::pair(Be32{op.swap}, Be32{op.compare}),
                    detail::pair(Be32{op.swap_mask}, Be32{op.compare_mask})}};
   return {{detail::control(h, Opcode::kAtomicMaskedCompareSwap, 4, kOpmodAtomic4),
@@ -164,38 +149,86 @@ PEAL_HD Wqe<4> compose_masked(const Header& h, const Remote& at, const MaskedSwa
 }
 
 /// 4-byte masked fetch-add; the old value lands big-endian.
-PEAL_HD Wqe<4> compose_masked(const Header& h, const Remote& at, const MaskedAdd<uint32_t>& op,
-                              const Local& result) {
+PEAL_HD Wqe<4> compose_masked(const Header& h, const nic::Remote& at, const MaskedAdd<uint32_t>& op,
+                              const nic::Local& result) {
   const Line body{{detail::pair(Be32{op.add}, Be32{op.boundary}), 0}};
   return {{detail::control(h, Opcode::kAtomicMaskedFetchAdd, 4, kOpmodAtomic4), detail::remote(at),
            body, detail::data(result, 4)}};
 }
 
 /// 8-byte masked compare-swap: two WQEBBs, the result's data segment opens the second.
-PEAL_HD Wqe<5> compose_masked(const Header& h, const Remote& at, const MaskedSwap<uint64_t>& op,
-                              const Local& result) {
+PEAL_HD Wqe<5> compose_masked(const Header& h, const nic::Remote& at,
+                              const MaskedSwap<uint64_t>& op, const nic::Local& result) {
   return {{detail::control(h, Opcode::kAtomicMaskedCompareSwap, 5, kOpmodAtomic8),
            detail::remote(at), detail::operands(op.swap, op.compare),
            detail::operands(op.swap_mask, op.compare_mask), detail::data(result, 8)}};
 }
 
 /// 8-byte masked fetch-add.
-PEAL_HD Wqe<4> compose_masked(const Header& h, const Remote& at, const MaskedAdd<uint64_t>& op,
-                              const Local& result) {
+PEAL_HD Wqe<4> compose_masked(const Header& h, const nic::Remote& at, const MaskedAdd<uint64_t>& op,
+                              const nic::Local& result) {
   return {{detail::control(h, Opcode::kAtomicMaskedFetchAdd, 4, kOpmodAtomic8), detail::remote(at),
            detail::operands(op.add, op.boundary), detail::data(result, 8)}};
 }
 
-/// Makes the NIC read `bytes` at `from` and forget them: pushes earlier NIC writes ahead of what
-/// follows.
-PEAL_HD Wqe<2> compose_dump(const Header& h, const Local& from, uint32_t bytes) {
-  return {{detail::control(h, Opcode::kDump, 2), detail::data(from, bytes)}};
+/// An 8-byte fetch-add is a plain one; its result lands in host byte order. All others are masked:
+/// of and, or and swap the bits of a mask become those of the value, whatever was there.
+template <Update U, class W>
+PEAL_HD auto compose(const Header& h, const nic::Atomic<U, W>& a) {
+  constexpr W kAll = static_cast<W>(~W{0});
+  if constexpr (U == Update::kAdd && sizeof(W) == 8) {
+    return Wqe<4>{{detail::control(h, Opcode::kAtomicFetchAdd, 4), detail::remote(a.remote),
+                   detail::operands(a.value, 0), detail::data(a.local, 8)}};
+  } else if constexpr (U == Update::kAdd || U == Update::kXor) {
+    const W boundary = U == Update::kXor ? kAll : W{0};  // no carries: xor
+    return compose_masked(h, a.remote, MaskedAdd<W>{a.value, boundary}, a.local);
+  } else {
+    static_assert(U == Update::kAnd || U == Update::kOr || U == Update::kSwap);
+    const W mask = U == Update::kSwap ? kAll
+                   : U == Update::kOr ? a.value
+                                      : static_cast<W>(~a.value);
+    return compose_masked(h, a.remote, MaskedSwap<W>{0, 0, a.value, mask}, a.local);
+  }
+}
+
+/// Plain on 8 bytes, masked on 4.
+template <class W>
+PEAL_HD Wqe<4> compose(const Header& h, const nic::CompareSwap<W>& a) {
+  if constexpr (sizeof(W) == 8) {
+    return {{detail::control(h, Opcode::kAtomicCompareSwap, 4), detail::remote(a.remote),
+             detail::operands(a.value, a.compare), detail::data(a.local, 8)}};
+  } else {
+    constexpr W kAll = static_cast<W>(~W{0});
+    return compose_masked(h, a.remote, MaskedSwap<W>{a.compare, kAll, a.value, kAll}, a.local);
+  }
+}
+
+PEAL_HD Wqe<2> compose(const Header& h, const nic::Dump& d) {
+  return {{detail::control(h, Opcode::kDump, 2), detail::data(d.local, d.bytes)}};
+}
+
+PEAL_HD constexpr Fence wire(nic::RequestFence fence) {
+  return static_cast<Fence>(static_cast<uint32_t>(fence) << 5);
+}
+static_assert(wire(nic::RequestFence::kNone) == Fence::kNone);
+static_assert(wire(nic::RequestFence::kFetches) == Fence::kFence);
+static_assert(wire(nic::RequestFence::kAll) == Fence::kStrong);
+
+/// The fence takes the place of the header's own.
+template <class Request>
+PEAL_HD auto compose(Header h, const nic::Fenced<Request>& fenced) {
+  h.fence = wire(fenced.fence);
+  return compose(h, fenced.request);
 }
 
 /// Stops the queue until CQ `cqn` has produced more than `max_index` completions.
-PEAL_HD Wqe<2> compose_wait(const Header& h, uint32_t cqn, uint32_t max_index) {
-  return {
-      {detail::control(h, Opcode::kWait, 2), Line{{0, detail::pair(Be32{max_index}, Be32{cqn})}}}};
+struct WaitForCq {
+  uint32_t cqn;
+  uint32_t max_index;
+};
+PEAL_HD Wqe<2> compose(const Header& h, const WaitForCq& w) {
+  return {{detail::control(h, Opcode::kWait, 2),
+           Line{{0, detail::pair(Be32{w.max_index}, Be32{w.cqn})}}}};
 }
 
 }  // namespace peal::mlx5

@@ -52,9 +52,9 @@ struct ContextFields {
   uint32_t slot;         // of the job's contexts this one's number, alike on all PEs
   Window heap;           // window 0 again: the usual case costs no look into the table
   const WindowTable* windows;
-  std::byte* queues;  // [queues_per_peer][n_pes] mlx5::SendQueue, queue_stride bytes apart
+  std::byte* queues;  // [queues_per_peer][n_pes] SendQueue, queue_stride bytes apart
   uint64_t queue_stride;
-  uint64_t* marks;  // of the queues that were posted to: mlx5/mark.h
+  uint64_t* marks;  // of the queues that were posted to: nic/mark.h
   ContextState* state;
   const uint32_t* stop;  // a Status that ends every wait, or 0; the host writes it
   uint64_t* sync_flags;  // [sync_rounds][kSyncFan - 1], symmetric; written by the peers

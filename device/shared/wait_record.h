@@ -47,7 +47,7 @@ struct Wait {
   uint64_t wanted = 0;
   uint64_t team = 0;
   uint64_t number = 0;
-  const void* queue = nullptr;  // a mlx5::SendQueue
+  const void* queue = nullptr;  // a SendQueue
 };
 
 /// A lane, as messages name it.

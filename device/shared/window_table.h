@@ -7,9 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "device/base/endian.h"
 #include "device/base/target.h"
-#include "device/mlx5/queue.h"
+#include "device/shared/nic_key.h"
 
 namespace peal {
 
@@ -27,12 +26,13 @@ struct alignas(16) WindowPart {
 /// the part of a PE begins at an address of its own, `iova`, which is where in its page it begins:
 /// verbs registers memory under no other address that suits all.
 struct alignas(16) Window {
-  std::byte* base;              // the part of this PE
-  uint64_t bytes;               // of the same
-  Be32 lkeys[mlx5::kMaxRails];  // by rail; in the context itself for the heap
-  const Be32* rkeys;  // [rails][n_pes], for payload: may be registered with relaxed ordering. Null:
-                      // this PE alone registered it, good as a source or destination at home
-  const Be32* word_rkeys;    // the same memory with strict ordering: signals, atomics, p
+  std::byte* base;          // the part of this PE
+  uint64_t bytes;           // of the same
+  NicKey lkeys[kMaxRails];  // by rail; in the context itself for the heap
+  const NicKey*
+      rkeys;  // [rails][n_pes], for payload: may be registered with relaxed ordering. Null:
+              // this PE alone registered it, good as a source or destination at home
+  const NicKey* word_rkeys;  // the same memory with strict ordering: signals, atomics, p
   std::byte* const* direct;  // [n_pes]: where the peer's part is mapped here, or null
   uint16_t far = 0;          // 1: not in the memory of the GPU that runs the kernels
   uint16_t dumped = 0;       // 1: a completion does not say that what the NIC brought is here; a

@@ -118,8 +118,7 @@ void CallEngine::check_near(Call call, const char* which, const void* at, uint64
 void CallEngine::check_home(Call call, const char* which, const void* at, uint64_t bytes) const {
   const bool named = detail::names_window(at);
   if (!named && dependencies_.windows.find(at, bytes).range != nullptr) return;
-  const bool by_lane =
-      bytes <= mlx5::kAnywhereBytes && dependencies_.executor->shares_host_memory();
+  const bool by_lane = bytes <= kAnywhereBytes && dependencies_.executor->shares_host_memory();
   if (by_lane && !named && at != nullptr && dependencies_.windows.find(at, 1).range == nullptr)
     return;
   fail(ErrorCode::kInvalidArgument,

@@ -9,42 +9,14 @@
 
 #include "host/base/call_names.h"
 #include "host/contexts/usage_text.h"
-#include "host/transport/syndrome.h"
+#include "host/nic/model.h"
 #include "kernels/table.h"
 
 namespace peal {
 namespace {
 
-const char* opcode_name(uint8_t opcode) {
-  using mlx5::Opcode;
-  static constexpr std::pair<Opcode, const char*> kNames[] = {
-      {Opcode::kNop, "NOP"},
-      {Opcode::kRdmaWrite, "RDMA_WRITE"},
-      {Opcode::kRdmaWriteImm, "RDMA_WRITE_IMM"},
-      {Opcode::kRdmaRead, "RDMA_READ"},
-      {Opcode::kAtomicCompareSwap, "ATOMIC_CS"},
-      {Opcode::kAtomicFetchAdd, "ATOMIC_FA"},
-      {Opcode::kAtomicMaskedCompareSwap, "ATOMIC_MASKED_CS"},
-      {Opcode::kAtomicMaskedFetchAdd, "ATOMIC_MASKED_FA"},
-      {Opcode::kDump, "DUMP"}};
-  for (const auto& [known, name] : kNames) {
-    if (known == static_cast<Opcode>(opcode)) return name;
-  }
-  return "operation";
-}
-
-/// The newest completion, which names the WQE by the low 16 bits of its index.
-std::string describe_cqe(uint32_t counter_and_opcode) {
-  const uint32_t wqe = counter_and_opcode >> 16;
-  const auto opcode = static_cast<mlx5::CqeOpcode>((counter_and_opcode >> 4) & 0xf);
-  if (opcode == mlx5::CqeOpcode::kInvalid) return "none";
-  const bool failed =
-      opcode == mlx5::CqeOpcode::kRequesterError || opcode == mlx5::CqeOpcode::kResponderError;
-  return fmt::format("{}{}", failed ? "error of " : "", wqe);
-}
-
-Failure describe(const mlx5::SendQueue& q, int queue, const std::string& nic) {
-  const mlx5::QueueError& e = q.error;
+Failure describe(const SendQueue& q, int queue, const std::string& nic) {
+  const QueueError& e = q.error;
   Failure f{.status = static_cast<Status>(e.status),
             .pe = static_cast<int>(q.peer),
             .queue = queue,
@@ -59,16 +31,16 @@ Failure describe(const mlx5::SendQueue& q, int queue, const std::string& nic) {
     f.text = fmt::format(
         "{} to PE {} failed: {} (syndrome {:#04x}, vendor {:#04x}, WQE {} of queue {}, QP {:#x} of "
         "{})",
-        opcode_name(e.opcode), q.peer, syndrome_text(e.syndrome), e.syndrome, e.vendor_syndrome,
-        e.wqe_index, queue, q.qpn(), nic);
-  } else if (q.published - e.wqe_index >= mlx5::kUnconnected) {
+        nic::request_name(e.opcode), q.peer, nic::syndrome_text(e.syndrome), e.syndrome,
+        e.vendor_syndrome, e.wqe_index, queue, q.nic.qpn(), nic);
+  } else if (q.published - e.wqe_index >= kUnconnected) {
     f.wqe_index = 0;
     f.text = fmt::format("queue {} to PE {} closed: {} (before it was connected)", queue, q.peer,
                          to_string(f.status));
   } else {
     f.text = fmt::format(
         "queue {} to PE {} closed: {} (at WQE {} of QP {:#x} of {}, {} published, {} rung)", queue,
-        q.peer, to_string(f.status), e.wqe_index, q.qpn(), nic, q.published, q.rung);
+        q.peer, to_string(f.status), e.wqe_index, q.nic.qpn(), nic, q.published, q.rung);
   }
   return f;
 }
@@ -122,7 +94,7 @@ std::string ContextOwner::describe_queues() const {
     text += fmt::format(
         "{:>7} {:>5} {:>5} {:#8x} {:>6} {:>10} {:>10} {:>10} {:>10}  {:<14} {:<10} {}\n",
         name_.slot, i / queues.n_pes(), p.peer, p.qpn, p.depth, p.reserved, p.published, p.rung,
-        p.completed, describe_cqe(p.last_cqe), queues.nic_of(i).device.name(),
+        p.completed, queues.last_completion(i), queues.nic_of(i).device.name(),
         open || p.status != Status::kOk ? to_string(p.status) : "not linked");
   }
   return text;
@@ -195,7 +167,7 @@ std::vector<Failure> ContextOwner::failures(const PlaceOf& place_of) const {
     std::ranges::move(links_->failures(), std::back_inserter(found));
     for (uint32_t i = 0; i < queues.count(); ++i) {
       const uint32_t pe = i % queues.n_pes();
-      const mlx5::SendQueue q = queues.failed(i);
+      const SendQueue q = queues.failed(i);
       if (q.error.status == 0 || links_->state(pe) == LinkState::kFailed) continue;
       found.push_back(
           describe(q, static_cast<int>(i / queues.n_pes()), queues.nic_of(i).device.name()));

@@ -60,7 +60,7 @@ class ContextOwner {
   bool checked() const { return tables_.checked(name_.slot); }
   /// What its kernels wait for, and have waited for in vain.
   DeviceTables::Waits waits() const { return tables_.waits(name_.slot); }
-  /// Which of the queues to its peer a mlx5::SendQueue of this context is; -1 for none.
+  /// Which of the queues to its peer a SendQueue of this context is; -1 for none.
   int queue_number(const void* queue) const;
 
   /// Ends every wait of the context, with why.status; the first reason is kept.

@@ -2,12 +2,10 @@
 #include "host/contexts/debug.h"
 
 #include "device/context.h"
+#include "device/transport/model.h"
 
 namespace peal {
 namespace {
-
-using mlx5::QueueError;
-using mlx5::SendQueue;
 
 const DebugField kContextFields[] = {PEAL_DEBUG_FIELD(ContextFields, pe),
                                      PEAL_DEBUG_FIELD(ContextFields, n_pes),
@@ -19,7 +17,7 @@ const DebugField kContextFields[] = {PEAL_DEBUG_FIELD(ContextFields, pe),
                                      {}};
 
 const DebugField kQueueFields[] = {
-    PEAL_DEBUG_FIELD(SendQueue, qpn_shifted),
+    {"qpn_shifted", offsetof(SendQueue, nic.qpn_shifted), sizeof(SendQueue::nic.qpn_shifted)},
     PEAL_DEBUG_FIELD(SendQueue, reserved),
     PEAL_DEBUG_FIELD(SendQueue, published),
     PEAL_DEBUG_FIELD(SendQueue, rung),
@@ -31,7 +29,7 @@ const DebugField kQueueFields[] = {
 
 // What counts in `reserved`, and how far behind a queue is that has no connection.
 const DebugField kNumbers[] = {
-    {"reserved_count", mlx5::kReservedCount, 0}, {"unconnected", mlx5::kUnconnected, 0}, {}};
+    {"reserved_count", kReservedCount, 0}, {"unconnected", kUnconnected, 0}, {}};
 
 /// By number; the entry behind the last one is the end.
 struct StatusNames {

@@ -65,7 +65,7 @@ RailEnds rail_ends(const Rails& rails, const QueueShape& shape) {
 
 void check_fabrics(Bootstrap& group, const Rails& rails, std::span<const RailEnds> ends) {
   const auto fabrics = [](const RailEnds& of_pe) {
-    std::array<uint64_t, mlx5::kMaxRails> numbers{};
+    std::array<uint64_t, kMaxRails> numbers{};
     std::ranges::transform(of_pe, numbers.begin(), &Endpoint::fabric);
     return numbers;
   };

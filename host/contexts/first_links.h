@@ -41,7 +41,7 @@ class FirstLinks {
 };
 
 /// What each end of a PE's queues is like, by rail.
-using RailEnds = std::array<Endpoint, mlx5::kMaxRails>;
+using RailEnds = std::array<Endpoint, kMaxRails>;
 RailEnds rail_ends(const Rails& rails, const QueueShape& shape);
 
 /// Collective. Throws, the same on all PEs, where a rail of `ends` (by PE) has software NICs that

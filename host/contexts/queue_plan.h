@@ -32,7 +32,7 @@ struct QueuePlan {
   };
   uint64_t nics = 0;            // 0: it needs none
   uint64_t nic_of_process = 0;  // 1: no other process shares them
-  std::array<Nic, mlx5::kMaxRails> nic = {};
+  std::array<Nic, kMaxRails> nic = {};
 
   /// Sets the NICs whose limits hold; to be called before add().
   void set_nics(const Rails& rails);

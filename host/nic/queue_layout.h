@@ -2,16 +2,15 @@
 //
 // How the memory of one queue is cut up; it lies in a umem and in a memory region as a whole.
 //
-//   [ send queue: depth x 64 | CQE | doorbell records | device state | landing cells | spare ]
+//   [ ring: depth x 64 | completion | doorbell records | device state | landing cells | spare ]
 //
-// Everything beside the send queue fits in 4 KiB.
+// Everything beside the ring fits in 4 KiB.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-
-#include "device/mlx5/layout.h"
 
 namespace peal::nic {
 
@@ -19,34 +18,34 @@ namespace peal::nic {
 /// 64-byte line of its own, so that NIC and GPU do not share one.
 struct QueueMemoryLayout {
   static constexpr size_t kLine = 64;
+  static constexpr size_t kBlockBytes = 64;
   static constexpr size_t kStateBytes = 1024;
   static constexpr size_t kLandingBytes = 2560;
   static constexpr size_t kOverhead = 4096;
-  static constexpr uint32_t kMaxDepth = 16384;  // half the 16-bit index range stays unambiguous
 
-  uint32_t depth;  // power of two, 16..kMaxDepth
+  uint32_t depth;  // blocks: a power of two, at least 16
 
   constexpr size_t send_queue() const { return 0; }
-  constexpr size_t cqe() const { return size_t{depth} * mlx5::kWqebbBytes; }
-  constexpr size_t doorbell() const { return cqe() + sizeof(mlx5::Cqe); }
+  constexpr size_t cqe() const { return size_t{depth} * kBlockBytes; }
+  constexpr size_t doorbell() const { return cqe() + kLine; }
   constexpr size_t cq_doorbell() const { return doorbell() + kLine / 2; }  // never written
   constexpr size_t state() const { return doorbell() + kLine; }            // device-visible state
   constexpr size_t landing() const { return state() + kStateBytes; }       // results of fetches
   constexpr size_t bytes() const { return cqe() + kOverhead; }
 
-  /// What the CQE is before the first completion: all ones, opcode invalid, counter 0xffff. Without
-  /// it the first poll reads garbage: zero would be a first completion's counter.
-  static mlx5::Cqe no_completion() {
-    mlx5::Cqe none;
-    std::memset(static_cast<void*>(&none), 0xff, sizeof(none));
+  /// What the completion is before the first one: all ones. Without it the first look at it reads
+  /// garbage: zero would be a first completion's counter.
+  static constexpr std::array<std::byte, kLine> no_completion() {
+    std::array<std::byte, kLine> none;
+    none.fill(std::byte{0xff});
     return none;
   }
 
-  /// Makes host memory at `base` ready for creating the queue: all zero but for the CQE.
+  /// Makes host memory at `base` ready for creating the queue: all zero but for the completion.
   void prepare(std::byte* base) const {
-    const mlx5::Cqe none = no_completion();
+    const auto none = no_completion();
     std::memset(base, 0, bytes());
-    std::memcpy(base + cqe(), &none, sizeof(none));
+    std::memcpy(base + cqe(), none.data(), none.size());
   }
 };
 

@@ -15,11 +15,14 @@
 #include <functional>
 #include <string>
 
-#include "device/base/endian.h"
+#include "device/shared/nic_key.h"
 #include "host/base/dma_buf.h"
 #include "host/nic/device.h"
 
 namespace peal::nic {
+
+/// The key that verbs gives this number, as kernels write it into requests.
+NicKey key_of(uint32_t number);
 
 /// Memory that a NIC is to know.
 struct Memory {
@@ -58,8 +61,8 @@ class MemoryRegion {
   static uint64_t first_offset(const std::byte* address);
 
   /// The keys as they stand in work queue entries.
-  Be32 lkey() const { return Be32(mr_->lkey); }
-  Be32 rkey() const { return Be32(mr_->rkey); }
+  NicKey lkey() const { return key_of(mr_->lkey); }
+  NicKey rkey() const { return key_of(mr_->rkey); }
   size_t bytes() const { return mr_->length; }
   const Registration& registration() const { return registration_; }
 

@@ -90,29 +90,6 @@ void fill_in(ibv_send_wr& wr, ibv_sge& sge, const SendRequest& request) {
   }
 }
 
-/// The inverse of what libmlx5 does with a CQE's syndrome, 1:1.
-mlx5::Syndrome syndrome_of(ibv_wc_status status) {
-  using mlx5::Syndrome;
-  constexpr std::pair<ibv_wc_status, Syndrome> kSyndromes[] = {
-      {IBV_WC_SUCCESS, Syndrome::kNone},
-      {IBV_WC_LOC_LEN_ERR, Syndrome::kLocalLength},
-      {IBV_WC_LOC_PROT_ERR, Syndrome::kLocalProtection},
-      {IBV_WC_WR_FLUSH_ERR, Syndrome::kFlushed},
-      {IBV_WC_MW_BIND_ERR, Syndrome::kMwBind},
-      {IBV_WC_BAD_RESP_ERR, Syndrome::kBadResponse},
-      {IBV_WC_LOC_ACCESS_ERR, Syndrome::kLocalAccess},
-      {IBV_WC_REM_INV_REQ_ERR, Syndrome::kRemoteInvalidRequest},
-      {IBV_WC_REM_ACCESS_ERR, Syndrome::kRemoteAccess},
-      {IBV_WC_REM_OP_ERR, Syndrome::kRemoteOperation},
-      {IBV_WC_RETRY_EXC_ERR, Syndrome::kTransportRetryExceeded},
-      {IBV_WC_RNR_RETRY_EXC_ERR, Syndrome::kRnrRetryExceeded},
-      {IBV_WC_REM_ABORT_ERR, Syndrome::kRemoteAborted}};
-  for (const auto& [known, syndrome] : kSyndromes) {
-    if (known == status) return syndrome;
-  }
-  return Syndrome::kLocalQpOperation;  // IBV_WC_LOC_QP_OP_ERR, and what other providers may invent
-}
-
 QueueState state_of(ibv_qp_state state) {
   constexpr QueueState kStates[] = {// in the order of ibv_qp_state
                                     QueueState::kReset,          QueueState::kInit,

@@ -11,9 +11,8 @@
 #include <cstdint>
 #include <span>
 
-#include "device/mlx5/layout.h"
 #include "host/nic/device.h"
-#include "host/nic/queue_pair.h"
+#include "host/nic/queue_end.h"
 
 namespace peal::nic {
 
@@ -35,12 +34,15 @@ struct SendRequest {
   uint64_t compare;      //
 };
 
-/// The end of one request. `syndrome` is kNone, or what an mlx5 NIC would say.
+/// The end of one request. `syndrome` is 0, or what a NIC would say that kernels drive.
 struct SendCompletion {
   uint64_t id;
-  mlx5::Syndrome syndrome;
+  uint8_t syndrome;
   uint8_t vendor_syndrome;
 };
+
+/// SendCompletion::syndrome of what verbs says.
+uint8_t syndrome_of(ibv_wc_status status);
 
 /// A reliable connection with a send queue, its completion queue, and no receive queue to speak of.
 class VerbsQueue {

@@ -24,11 +24,11 @@ Proxy::~Proxy() {
   thread_.join();
 }
 
-void Proxy::add(ProxyQueue& queue) {
+void Proxy::add(nic::CarriedQueue& queue) {
   while_paused([&] { queues_.add(&queue); });
 }
 
-void Proxy::remove(ProxyQueue& queue) {
+void Proxy::remove(nic::CarriedQueue& queue) {
   while_paused([&] { queues_.remove(&queue); });
 }
 
@@ -41,30 +41,30 @@ void Proxy::run() {
     bool worked;
     {
       const std::lock_guard lock(mutex_.own());
-      worked = queues_.round([](ProxyQueue* queue) { return queue->advance(); },
-                             [](ProxyQueue* queue) { return queue->busy(); });
+      worked = queues_.round([](nic::CarriedQueue* queue) { return queue->advance(); },
+                             [](nic::CarriedQueue* queue) { return queue->busy(); });
     }
     patience.after(worked);
   }
 }
 
-ProxyEnd::ProxyEnd(const IbgdaNic& nic, Proxy& proxy, const ProxyMemory& memory)
-    : nic_(nic.device, nic.domain, memory.depth + kOwnRequests),
+ProxyEnd::ProxyEnd(const IbgdaNic& nic, Proxy& proxy, const nic::CarriedMemory& memory)
+    : nic_(nic.device, nic.domain, memory.layout.depth + kOwnRequests),
       proxy_(proxy),
-      queue_(nic_, memory) {
-  proxy_.add(queue_);
+      queue_(nic::carry(nic_, memory)) {
+  proxy_.add(*queue_);
 }
 
-ProxyEnd::~ProxyEnd() { proxy_.remove(queue_); }
+ProxyEnd::~ProxyEnd() { proxy_.remove(*queue_); }
 
 void ProxyEnd::to_reset() {
-  proxy_.while_paused([this] { queue_.stop(); });
+  proxy_.while_paused([this] { queue_->stop(); });
   nic_.to_reset();
 }
 
 void ProxyEnd::connect(const nic::RemoteQueue& remote, uint32_t psn) {
   nic_.connect(remote, psn);
-  proxy_.while_paused([this] { queue_.start(); });
+  proxy_.while_paused([this] { queue_->start(); });
 }
 
 nic::QueueState ProxyEnd::state() const { return nic_.state(); }

@@ -6,13 +6,15 @@
 
 #include <atomic>
 #include <deque>
+#include <memory>
 #include <thread>
 
 #include "base/busy_list.h"
 #include "base/visited_mutex.h"
+#include "host/nic/carried_queue.h"
+#include "host/nic/queue_end.h"
+#include "host/nic/verbs_queue.h"
 #include "host/transport/ibgda.h"
-#include "host/transport/proxy_queue.h"
-#include "host/transport/queue_end.h"
 
 namespace peal {
 
@@ -26,8 +28,8 @@ class Proxy {
 
   /// From now on the thread advances `queue`, until remove(). remove() returns when it does not any
   /// more. Thread-safe.
-  void add(ProxyQueue& queue);
-  void remove(ProxyQueue& queue);
+  void add(nic::CarriedQueue& queue);
+  void remove(nic::CarriedQueue& queue);
 
   /// Runs `body` while the thread stands still.
   template <class Body>
@@ -41,7 +43,7 @@ class Proxy {
 
   VisitedMutex mutex_;
   std::atomic<bool> stop_{false};
-  BusyList<ProxyQueue*> queues_;
+  BusyList<nic::CarriedQueue*> queues_;
   std::thread thread_;  // last: uses all of the above
 };
 
@@ -50,22 +52,22 @@ using Proxies = std::deque<Proxy>;
 
 /// The end of a queue that a CPU serves: a queue pair made by plain verbs, and the Proxy that
 /// carries the kernels' work requests there.
-class ProxyEnd final : public QueueEnd {
+class ProxyEnd final : public nic::QueueEnd {
  public:
   /// `memory` is prepared (nic::QueueMemoryLayout). `proxy` outlives the end.
-  ProxyEnd(const IbgdaNic& nic, Proxy& proxy, const ProxyMemory& memory);
+  ProxyEnd(const IbgdaNic& nic, Proxy& proxy, const nic::CarriedMemory& memory);
   ~ProxyEnd() override;
 
   uint32_t number() const override { return nic_.number(); }
   void to_reset() override;
   void connect(const nic::RemoteQueue& remote, uint32_t psn) override;
-  void ring(uint64_t) const override {}  // the proxy watches the record
+  void ring(uint64_t) const override {}  // the proxy watches what is posted
   nic::QueueState state() const override;
 
  private:
   nic::VerbsQueue nic_;
   Proxy& proxy_;
-  ProxyQueue queue_;
+  std::unique_ptr<nic::CarriedQueue> queue_;
 };
 
 }  // namespace peal

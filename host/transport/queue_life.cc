@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "host/nic/model.h"
 #include "host/transport/ibgda.h"
 #include "host/transport/queues.h"
 
@@ -22,21 +23,24 @@ uint32_t first_psn(uint32_t qpn, uint32_t generation) {
 
 }  // namespace
 
-std::unique_ptr<QueueEnd> Queues::make_end(uint32_t index) const {
+std::unique_ptr<nic::QueueEnd> Queues::make_end(uint32_t index) const {
   const size_t by = nic_index(index);
   if (carrier_.doorbells == nullptr) {
-    return std::make_unique<ProxyEnd>(nic_of(index), (*carrier_.proxies)[by], proxy_memory(index));
+    return std::make_unique<ProxyEnd>(nic_of(index), (*carrier_.proxies)[by],
+                                      carried_memory(index));
   }
-  const auto place = nic::QueuePlace::of(layout_, *registered_[by].umem, index * stride());
-  return std::make_unique<IbgdaEnd>(nic_of(index), (*carrier_.doorbells)[by].uar(), place,
-                                    layout_.depth);
+  const IbgdaNic& nic = nic_of(index);
+  return nic::make_driven_end(
+      nic.device, nic.domain,
+      {(*carrier_.doorbells)[by].uar(), nic.device.software() ? nic.gpu : nullptr},
+      {*registered_[by].umem, index * stride(), layout_}, nic.order);
 }
 
 Endpoint Queues::make(uint32_t index) {
   auto& end = ends_[index];
   if (end == nullptr) {
     auto made = make_end(index);
-    memory_.store_word(&state(index)->qpn_shifted.raw, Be32{made->number() << 8}.raw);
+    nic::set_number(memory_, &state(index)->nic, made->number());
     end = std::move(made);
   }
   Endpoint mine = endpoint_of(nic_of(index).device, end->number());
@@ -54,7 +58,7 @@ void Queues::connect(uint32_t index, const Endpoint& remote, uint32_t generation
 }
 
 void Queues::reconnect(uint32_t index, uint32_t generation) {
-  QueueEnd& end = *ends_[index];
+  nic::QueueEnd& end = *ends_[index];
   nic::RemoteQueue remote = remotes_[index];
   remote.psn = first_psn(remote.qpn, generation);
   end.connect(remote, first_psn(end.number(), generation));
@@ -71,7 +75,7 @@ QueueUnderTest Queues::under_test(uint32_t index) {
   QueueUnderTest q{};
   q.index = index;
   q.memory = &shared();
-  memory_.copy_out(&q.fields, state(index), offsetof(mlx5::SendQueue, reserved));
+  memory_.copy_out(&q.fields, state(index), offsetof(SendQueue, reserved));
   q.end = ends_[index].get();
   q.owner = owners_[index];
   q.self = rails_.owner();
@@ -84,27 +88,26 @@ bool Queues::broken(uint32_t index) const {
   uint64_t moving[5];  // reserved, published, last_published, rung, completed
   memory_.load_words(moving, &state(index)->reserved, 5);
   return memory_.load_word(&state(index)->error.status) != 0 ||
-         moving[1] - moving[4] >= mlx5::kUnconnected ||
+         moving[1] - moving[4] >= kUnconnected ||
          ends_[index]->state() != nic::QueueState::kReadyToSend;
 }
 
 void Queues::reset(uint32_t index) {
   if (ends_[index]) ends_[index]->to_reset();  // first: now the NIC writes none of what follows
-  const mlx5::Cqe none = nic::QueueMemoryLayout::no_completion();
-  shared().copy_in(shared_base(index) + layout_.cqe(), &none, sizeof(none));
-  shared().zero(index * stride() + layout_.doorbell(), sizeof(mlx5::DoorbellRecord));
+  const auto none = nic::QueueMemoryLayout::no_completion();
+  shared().copy_in(shared_base(index) + layout_.cqe(), none.data(), none.size());
+  shared().zero(index * stride() + layout_.doorbell(), nic::QueueMemoryLayout::kLine);
   renew_landing(index);
-  change(index, [this](mlx5::SendQueue& queue) { start_afresh(queue); });
+  change(index, [this](SendQueue& queue) { start_afresh(queue); });
 }
 
 void Queues::renew_landing(uint32_t index) {
-  shared().zero(index * stride() + layout_.landing(),
-                (mlx5::kLandingCells + 1) * sizeof(mlx5::LandingCell));
-  change(index, [](mlx5::SendQueue& queue) { queue.landing_ticket = 0; });
+  shared().zero(index * stride() + layout_.landing(), (kLandingCells + 1) * sizeof(LandingCell));
+  change(index, [](SendQueue& queue) { queue.landing_ticket = 0; });
 }
 
 void Queues::close(uint32_t index, Status status) {
-  mlx5::QueueError& error = state(index)->error;
+  QueueError& error = state(index)->error;
   memory_.store_word(&error.claimed, 1);  // no kernel writes a record of its own
   memory_.store_word(&error.status, static_cast<uint32_t>(status));
 }

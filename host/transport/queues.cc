@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "host/base/error.h"
+#include "host/nic/model.h"
 
 namespace peal {
 namespace {
@@ -28,25 +29,25 @@ std::optional<Backing> far_memory(const std::shared_ptr<Gpu>& gpu, const Carrier
 // In whole pages, as memory is registered.
 size_t mark_bytes(uint32_t rows, uint32_t n_pes) {
   constexpr size_t kPage = 4096;
-  return (mlx5::mark_words(rows, n_pes) * sizeof(uint64_t) + kPage - 1) / kPage * kPage;
+  return (mark_words(rows, n_pes) * sizeof(uint64_t) + kPage - 1) / kPage * kPage;
 }
 
 // A NIC that reads rings and records from the kernels' GPU reads them in that GPU's second-level
 // cache, which is as far as a fence of GPU scope reaches. The software NIC is another kernel or a
 // thread, for which CUDA's memory model asks for system scope.
-mlx5::NicFence nic_fence(const IbgdaNic& nic, bool rung_by_gpu, FenceKind asked) {
+NicFence nic_fence(const IbgdaNic& nic, bool rung_by_gpu, FenceKind asked) {
   const bool wanted =
       asked == FenceKind::kGpu || (asked == FenceKind::kAuto && !nic.device.software());
-  return rung_by_gpu && wanted ? mlx5::NicFence::kGpu : mlx5::NicFence::kSystem;
+  return rung_by_gpu && wanted ? NicFence::kGpu : NicFence::kSystem;
 }
 
 }  // namespace
 
 void QueueShape::check() const {
-  if (depth < mlx5::kMinDepth || depth > mlx5::kMaxDepth || (depth & (depth - 1)) != 0) {
+  if (depth < kMinQueueDepth || depth > nic::Model::kMaxDepth || (depth & (depth - 1)) != 0) {
     fail(ErrorCode::kInvalidArgument,
          "context: queue depth {} must be a power of two from {} to {} (PEAL_QUEUE_DEPTH)", depth,
-         mlx5::kMinDepth, mlx5::kMaxDepth);
+         kMinQueueDepth, nic::Model::kMaxDepth);
   }
   if (queues_per_peer == 0 || queues_per_peer > kMaxQueues) {
     fail(ErrorCode::kInvalidArgument,
@@ -86,44 +87,44 @@ Queues::Queues(const Rails& rails, const Carrier& carrier, uint32_t n_pes, const
   for (uint32_t i = 0; i < count(); ++i) fill_in(i, wiring);
 }
 
-mlx5::SendQueue* Queues::state(uint32_t index) const {
-  return reinterpret_cast<mlx5::SendQueue*>(first() + index * stride());
+SendQueue* Queues::state(uint32_t index) const {
+  return reinterpret_cast<SendQueue*>(first() + index * stride());
 }
 
-mlx5::SendQueue Queues::failed(uint32_t index) const {
-  const mlx5::SendQueue* const queue = state(index);
-  mlx5::SendQueue copy{};
+SendQueue Queues::failed(uint32_t index) const {
+  const SendQueue* const queue = state(index);
+  SendQueue copy{};
   // kErrorBeforeStatus: the kernel writes the status last, so what is copied after it is the whole
   // record. The two words in front of it kernels may still exchange: they are not copied.
   copy.error.status = memory_.load_word(&queue->error.status);
   if (copy.error.status != 0) {
-    memory_.copy_out(&copy, queue, offsetof(mlx5::SendQueue, reserved));
+    memory_.copy_out(&copy, queue, offsetof(SendQueue, reserved));
     memory_.load_words(&copy.reserved, &queue->reserved, 5);
     memory_.copy_out(&copy.error.wqe_index, &queue->error.wqe_index,
-                     sizeof(mlx5::QueueError) - offsetof(mlx5::QueueError, wqe_index));
+                     sizeof(QueueError) - offsetof(QueueError, wqe_index));
   }
   return copy;
 }
 
 Queues::Progress Queues::progress(uint32_t index) const {
-  const mlx5::SendQueue* const queue = state(index);
-  const auto* const cqe = reinterpret_cast<const mlx5::Cqe*>(shared_base(index) + layout_.cqe());
+  const SendQueue* const queue = state(index);
   // completed <= rung <= published <= reserved, and so they stay when read from the back.
-  static_assert(offsetof(mlx5::SendQueue, completed) ==
-                offsetof(mlx5::SendQueue, reserved) + 4 * sizeof(uint64_t));
+  static_assert(offsetof(SendQueue, completed) ==
+                offsetof(SendQueue, reserved) + 4 * sizeof(uint64_t));
   uint64_t moving[5];  // reserved, published, last_published, rung, completed
   memory_.load_words(moving, &queue->reserved, 5);
-  uint64_t last = 0;
-  shared().load_words(&last, reinterpret_cast<const uint64_t*>(&cqe->opcode_qpn), 1);
   return {.peer = index % n_pes_,
-          .qpn = Be32::from_raw(memory_.load_word(&queue->qpn_shifted.raw)).host() >> 8,
+          .qpn = nic::number_of(memory_, &queue->nic),
           .depth = layout_.depth,
-          .reserved = moving[0] & mlx5::kReservedCount,
+          .reserved = moving[0] & kReservedCount,
           .published = moving[1],
           .rung = moving[3],
-          .completed = moving[1] - moving[4] >= mlx5::kUnconnected ? moving[1] : moving[4],
-          .last_cqe = swap_bytes(static_cast<uint32_t>(last >> 32)),
+          .completed = moving[1] - moving[4] >= kUnconnected ? moving[1] : moving[4],
           .status = static_cast<Status>(memory_.load_word(&queue->error.status))};
+}
+
+std::string Queues::last_completion(uint32_t index) const {
+  return nic::describe_completion(shared(), shared_base(index), layout_);
 }
 
 std::string Queues::describe_registration() const {
@@ -135,29 +136,25 @@ std::string Queues::describe_registration() const {
   return parts + "; landing cells: " + region;
 }
 
-void Queues::change(uint32_t index, const std::function<void(mlx5::SendQueue&)>& edit) {
-  mlx5::SendQueue* const at = state(index);
-  mlx5::SendQueue queue;
+void Queues::change(uint32_t index, const std::function<void(SendQueue&)>& edit) {
+  SendQueue* const at = state(index);
+  SendQueue queue;
   memory_.copy_out(&queue, at, sizeof(queue));
   edit(queue);
   memory_.copy_in(at, &queue, sizeof(queue));
 }
 
-ProxyMemory Queues::proxy_memory(uint32_t index) const {
-  std::byte* const begin = shared_base(index);
-  return {.ring = begin + layout_.send_queue(),
-          .depth = layout_.depth,
-          .record = reinterpret_cast<const mlx5::DoorbellRecord*>(begin + layout_.doorbell()),
-          .cqe = reinterpret_cast<mlx5::Cqe*>(begin + layout_.cqe()),
-          .landing = reinterpret_cast<mlx5::LandingCell*>(begin + layout_.landing()),
+nic::CarriedMemory Queues::carried_memory(uint32_t index) const {
+  return {.begin = shared_base(index),
+          .layout = layout_,
           .landing_address = index * stride() + layout_.landing(),
-          .landing_lkey = registered_[nic_index(index)].region.lkey().host()};
+          .landing_key = registered_[nic_index(index)].region.lkey()};
 }
 
-void Queues::start_afresh(mlx5::SendQueue& queue) const {
+void Queues::start_afresh(SendQueue& queue) const {
   queue.published = queue.rung = queue.settled = start_;
-  queue.reserved = start_ | mlx5::kUnmarked;
-  queue.completed = start_ - mlx5::kUnconnected;
+  queue.reserved = start_ | kUnmarked;
+  queue.completed = start_ - kUnconnected;
   queue.last_published = queue.looked = queue.completed - 1;  // nothing to wait for
   queue.landing_ticket = 0;
   queue.ring_lock = 0;
@@ -165,34 +162,28 @@ void Queues::start_afresh(mlx5::SendQueue& queue) const {
 }
 
 void Queues::fill_in(uint32_t index, const QueueWiring& wiring) {
-  static_assert(sizeof(mlx5::SendQueue) <= nic::QueueMemoryLayout::kStateBytes);
+  static_assert(sizeof(SendQueue) <= nic::QueueMemoryLayout::kStateBytes);
   // Kernels' cells, the sink, and one that a proxy needs.
-  static_assert((mlx5::kLandingCells + 2) * sizeof(mlx5::LandingCell) <=
-                nic::QueueMemoryLayout::kLandingBytes);
+  static_assert((kLandingCells + 2) * sizeof(LandingCell) <= nic::QueueMemoryLayout::kLandingBytes);
   const uint64_t offset = index * stride();
   std::byte* const begin = shared_base(index);
-  const mlx5::Cqe none = nic::QueueMemoryLayout::no_completion();  // all else is zero already
-  shared().copy_in(begin + layout_.cqe(), &none, sizeof(none));
-  mlx5::SendQueue queue{};
-  queue.blocks = reinterpret_cast<mlx5::Wqebb*>(begin + layout_.send_queue());
-  queue.doorbell_record = reinterpret_cast<mlx5::DoorbellRecord*>(begin + layout_.doorbell());
+  const auto none = nic::QueueMemoryLayout::no_completion();  // all else is zero already
+  shared().copy_in(begin + layout_.cqe(), none.data(), none.size());
+  SendQueue queue{};
   const Registered& known = registered_[nic_index(index)];
-  // A proxy watches the record. What kernels store beside it nobody reads.
-  queue.doorbell = known.umem ? known.bells.of(index)
-                              : reinterpret_cast<uint64_t*>(begin + layout_.cq_doorbell());
   const IbgdaNic& nic = nic_of(index);
+  queue.nic = nic::work_queue(begin, layout_, known.umem ? known.bells.of(index) : nullptr,
+                              known.umem && !nic.device.software());
   queue.to_cells = known.umem ? 0 : 1;
-  queue.ring_twice = known.umem && !nic.device.software() ? 1 : 0;
   queue.fence = nic_fence(nic, nic.gpu && known.umem && !known.bells.assisted(), wiring.fence);
-  queue.cqe = reinterpret_cast<mlx5::Cqe*>(begin + layout_.cqe());
-  queue.landing = reinterpret_cast<mlx5::LandingCell*>(begin + layout_.landing());
+  queue.landing = reinterpret_cast<LandingCell*>(begin + layout_.landing());
   queue.stop = wiring.stop;
   queue.alarm = wiring.alarm;
   queue.waits = wiring.waits;
   queue.landing_address = offset + layout_.landing();
-  queue.landing_lkey = known.region.lkey();
+  queue.landing_key = known.region.lkey();
   queue.rail = rail(index);
-  const uint32_t mark = mlx5::mark_index(index / n_pes_, index % n_pes_, n_pes_, shape_.owned);
+  const uint32_t mark = mark_index(index / n_pes_, index % n_pes_, n_pes_, shape_.owned);
   queue.marks = marks() + mark / 64;
   queue.mark_bit = uint64_t{1} << mark % 64;
   queue.mask = layout_.depth - 1;

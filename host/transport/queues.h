@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The queues that device/transport/ibgda.h drives: one context's worth, to every peer. Memory there
+// The queues that device/nic/post.h drives: one context's worth, to every peer. Memory there
 // is for all of them from the start; queue pairs are made and connected link by link
 // (host/contexts/link_machine.h).
 //
@@ -24,16 +24,17 @@
 #include <string>
 #include <vector>
 
-#include "device/mlx5/queue.h"
+#include "device/transport/model.h"
 #include "host/base/config.h"
 #include "host/memory/backing.h"
+#include "host/nic/carried_queue.h"
 #include "host/nic/device.h"
+#include "host/nic/queue_end.h"
 #include "host/nic/queue_layout.h"
 #include "host/nic/registration.h"
 #include "host/transport/connection.h"
 #include "host/transport/doorbell.h"
 #include "host/transport/proxy.h"
-#include "host/transport/queue_end.h"
 #include "host/transport/rails.h"
 #include "host/transport/self_test.h"
 
@@ -42,7 +43,7 @@ namespace peal {
 /// How many queues a context has, and of what size; the same on all PEs.
 struct QueueShape {
   uint32_t queues_per_peer;
-  uint32_t depth;      // WQEBBs; power of two, mlx5::kMinDepth..kMaxDepth
+  uint32_t depth;      // WQEBBs; power of two, kMinQueueDepth..nic::Model::kMaxDepth
   uint32_t rails = 1;  // queue q goes by rail q % rails
   bool owned = false;  // each block has its own queue to every peer
 
@@ -80,7 +81,7 @@ class Queues {
   /// Device-visible state of queue 0 to PE 0; the next one is stride() bytes further.
   std::byte* first() const { return memory_.address() + layout_.state(); }
   uint64_t stride() const { return layout_.bytes(); }
-  /// Their marks (device/mlx5/mark.h), behind the last one.
+  /// Their marks (device/nic/mark.h), behind the last one.
   uint64_t* marks() const {
     return reinterpret_cast<uint64_t*>(memory_.address() + count() * layout_.bytes());
   }
@@ -92,7 +93,7 @@ class Queues {
   const IbgdaNic& nic_of(uint32_t index) const { return rails_.nics()[nic_index(index)]; }
 
   /// The first error of a queue, with the queue it is of; `error.status` is 0 while there is none.
-  mlx5::SendQueue failed(uint32_t index) const;
+  SendQueue failed(uint32_t index) const;
 
   /// Where a queue stands, in free-running counts of WQEBBs; as of some moment while kernels run.
   struct Progress {
@@ -103,10 +104,11 @@ class Queues {
     uint64_t published;
     uint64_t rung;
     uint64_t completed;
-    uint32_t last_cqe;  // the CQE's wqe_counter and op_own in host order, as poll() reads them
     Status status;
   };
   Progress progress(uint32_t index) const;
+  /// The newest completion, in words.
+  std::string last_completion(uint32_t index) const;
 
   /// How the NIC got to know the queues' memory: as that of rings, doorbell records and CQEs, and
   /// as that of landing cells.
@@ -138,18 +140,18 @@ class Queues {
   void close(uint32_t index, Status status);
 
  private:
-  mlx5::SendQueue* state(uint32_t index) const;  // where kernels have it
+  SendQueue* state(uint32_t index) const;  // where kernels have it
   // Where the ring, CQE, records and landing cells of all queues are.
   Backing& shared() { return far_memory_ ? *far_memory_ : memory_; }
   const Backing& shared() const { return far_memory_ ? *far_memory_ : memory_; }
   std::byte* shared_base(uint32_t index) const { return shared().address() + index * stride(); }
-  void change(uint32_t index, const std::function<void(mlx5::SendQueue&)>& edit);
+  void change(uint32_t index, const std::function<void(SendQueue&)>& edit);
   size_t nic_index(uint32_t index) const { return rails_.nic_of(rail(index)); }
   void fill_in(uint32_t index, const QueueWiring& wiring);
   /// Nothing posted, nothing failed, not connected.
-  void start_afresh(mlx5::SendQueue& queue) const;
-  ProxyMemory proxy_memory(uint32_t index) const;
-  std::unique_ptr<QueueEnd> make_end(uint32_t index) const;
+  void start_afresh(SendQueue& queue) const;
+  nic::CarriedMemory carried_memory(uint32_t index) const;
+  std::unique_ptr<nic::QueueEnd> make_end(uint32_t index) const;
 
   /// The queues' memory, as one NIC knows it, and where its queues ring.
   struct Registered {
@@ -167,11 +169,11 @@ class Queues {
   uint32_t n_pes_;
   Backing memory_;
   std::optional<Backing> far_memory_;
-  std::deque<Registered> registered_;            // by NIC
-  std::vector<std::unique_ptr<QueueEnd>> ends_;  // null: not made yet
-  std::vector<nic::RemoteQueue> remotes_;        // the other ends, by index
-  std::vector<uint64_t> owners_;                 // and whose they are: Endpoint::owner
-  uint64_t start_;                               // WQEBBs that the self-test uses of each queue
+  std::deque<Registered> registered_;                 // by NIC
+  std::vector<std::unique_ptr<nic::QueueEnd>> ends_;  // null: not made yet
+  std::vector<nic::RemoteQueue> remotes_;             // the other ends, by index
+  std::vector<uint64_t> owners_;                      // and whose they are: Endpoint::owner
+  uint64_t start_;  // WQEBBs that the self-test uses of each queue
 };
 
 }  // namespace peal

@@ -18,7 +18,7 @@
 namespace peal {
 namespace {
 
-static_assert(nic::kMaxNics == mlx5::kMaxRails);
+static_assert(nic::kMaxNics == kMaxRails);
 
 using Library = std::shared_ptr<const nic::VerbsLibrary>;
 

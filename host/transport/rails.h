@@ -23,7 +23,7 @@
 #include <string>
 #include <vector>
 
-#include "device/mlx5/queue.h"
+#include "device/transport/model.h"
 #include "host/base/config.h"
 #include "host/base/log.h"
 #include "host/bootstrap.h"

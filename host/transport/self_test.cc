@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Posting from the host: the bytes go the way a kernel's go, by copies where the ring is a GPU's.
+// The steps, and what is to be said of them.
 #include "host/transport/self_test.h"
 
 #include <fmt/format.h>
@@ -9,9 +9,8 @@
 #include <cmath>
 #include <utility>
 
-#include "device/mlx5/wqe.h"
+#include "host/nic/model.h"
 #include "host/nic/queue_layout.h"
-#include "host/transport/syndrome.h"
 
 namespace peal {
 namespace {
@@ -20,58 +19,48 @@ using Step = SelfTestResult::Step;
 using Kind = SelfTestResult::Kind;
 
 // Cells behind those of kernels (landing cells, sink) and the proxy's.
-constexpr uint32_t kSource = mlx5::kLandingCells + 2, kFetched = kSource + 1, kRead = kSource + 2;
-static_assert((kRead + 1) * sizeof(mlx5::LandingCell) <= nic::QueueMemoryLayout::kLandingBytes);
+constexpr uint32_t kSource = kLandingCells + 2, kFetched = kSource + 1, kRead = kSource + 2;
+static_assert((kRead + 1) * sizeof(LandingCell) <= nic::QueueMemoryLayout::kLandingBytes);
 
 struct Cell {
   uint64_t pattern;
   uint64_t count;
   bool operator==(const Cell&) const = default;
 };
-static_assert(sizeof(Cell) == kSelfTestCell && sizeof(Cell) == sizeof(mlx5::LandingCell));
+static_assert(sizeof(Cell) == kSelfTestCell && sizeof(Cell) == sizeof(LandingCell));
 
 // Different for every queue and tag, and no small number.
 Cell pattern_of(const QueueUnderTest& q, uint32_t tag) {
-  const uint64_t mixed = (uint64_t{tag} << 32 | q.fields.qpn()) * 0x9e3779b97f4a7c15u;
+  const uint64_t mixed = (uint64_t{tag} << 32 | q.fields.nic.qpn()) * 0x9e3779b97f4a7c15u;
   return {mixed, ~mixed};
 }
 
-mlx5::Local local(const QueueUnderTest& q, uint32_t landing) {
-  return {q.fields.landing_address + landing * sizeof(mlx5::LandingCell), q.fields.landing_lkey};
+nic::Local local(const QueueUnderTest& q, uint32_t landing) {
+  return {q.fields.landing_address + landing * sizeof(LandingCell), q.fields.landing_key};
 }
 
-// What the doorbell register is told, {posted << 8, qpn << 8}, each half big-endian.
-uint64_t doorbell_word(Be32 posted, Be32 qpn_shifted) {
-  return Be32{posted.host() << 8}.raw | uint64_t{qpn_shifted.raw} << 32;
-}
-
-// Stores one WQE into the block of its index and tells the NIC.
-template <uint32_t kLines>
-void post(const QueueUnderTest& q, uint64_t index, const mlx5::Wqe<kLines>& wqe) {
-  static_assert(mlx5::Wqe<kLines>::kBlocks == 1);
-  q.memory->copy_in(q.fields.block(index), wqe.line, sizeof(wqe.line));
-  const Be32 posted{static_cast<uint32_t>(index + 1)};
-  q.memory->store_word(&q.fields.doorbell_record->send.raw, posted.raw);
-  q.end->ring(doorbell_word(posted, q.fields.qpn_shifted));
+// What is posted in a step.
+nic::HostRequest request_of(const QueueUnderTest& q, Step step) {
+  switch (step) {
+    case Step::kIdentity:
+      return nic::Read{{q.identity, q.rkey}, local(q, kRead), sizeof(q.owner)};
+    case Step::kPut:
+      return nic::Write{{q.cell, q.rkey}, local(q, kSource), sizeof(Cell)};
+    case Step::kAtomic:
+      return nic::Atomic<Update::kAdd, uint64_t>{
+          {q.cell + offsetof(Cell, count), q.word_rkey}, local(q, kFetched), 1};
+    default:
+      return nic::Read{{q.cell, q.rkey}, local(q, kRead), sizeof(Cell)};
+  }
 }
 
 void post(const QueueUnderTest& q, Step step, uint32_t tag) {
-  const auto index = static_cast<uint64_t>(step);
-  const mlx5::Header header{.index = index, .qpn_shifted = q.fields.qpn_shifted};
-  if (step == Step::kIdentity) {
-    post(q, index,
-         mlx5::compose_read(header, {q.identity, q.rkey}, local(q, kRead), sizeof(q.owner)));
-  } else if (step == Step::kPut) {
+  if (step == Step::kPut) {
     const Cell mine = pattern_of(q, tag);
     q.memory->copy_in(&q.fields.landing[kSource], &mine, sizeof(mine));
-    post(q, index, mlx5::compose_write(header, {q.cell, q.rkey}, local(q, kSource), sizeof(Cell)));
-  } else if (step == Step::kAtomic) {
-    post(q, index,
-         mlx5::compose_fetch_add(header, {q.cell + offsetof(Cell, count), q.word_rkey}, 1,
-                                 local(q, kFetched)));
-  } else {
-    post(q, index, mlx5::compose_read(header, {q.cell, q.rkey}, local(q, kRead), sizeof(Cell)));
   }
+  const auto index = static_cast<uint64_t>(step);
+  q.end->ring(nic::post(*q.memory, q.fields, index, request_of(q, step)));
 }
 
 // What is to be said of the data of a step that has completed.
@@ -99,21 +88,14 @@ Kind judge(const QueueUnderTest& q, Step step, uint32_t tag) {
 
 // Looks at the completion once. True when the step has ended, well or not.
 bool ended(const QueueUnderTest& q, Step step, SelfTestResult& result) {
-  uint64_t tail = 0;  // in one word, as mlx5::poll reads it
-  q.memory->load_words(&tail, reinterpret_cast<const uint64_t*>(&q.fields.cqe->opcode_qpn), 1);
-  const uint32_t word = swap_bytes(static_cast<uint32_t>(tail >> 32));
-  const auto opcode = static_cast<mlx5::CqeOpcode>((word >> 4) & 0xf);
-  if (opcode == mlx5::CqeOpcode::kInvalid) return false;
-  if (opcode == mlx5::CqeOpcode::kRequesterError || opcode == mlx5::CqeOpcode::kResponderError) {
-    mlx5::Cqe cqe;
-    q.memory->copy_out(&cqe, q.fields.cqe, sizeof(cqe));
-    const auto* const raw = reinterpret_cast<const uint8_t*>(&cqe);
+  const auto end = nic::look(*q.memory, q.fields, static_cast<uint64_t>(step));
+  if (!end) return false;
+  if (end->failed) {
     result.kind = Kind::kError;
-    result.syndrome = raw[mlx5::kCqeSyndromeByte];
-    result.vendor_syndrome = raw[mlx5::kCqeVendorSyndromeByte];
-    return true;
+    result.syndrome = end->syndrome;
+    result.vendor_syndrome = end->vendor_syndrome;
   }
-  return word >> 16 == static_cast<uint32_t>(step);
+  return true;
 }
 
 }  // namespace
@@ -184,9 +166,9 @@ int distance_from_cause(const SelfTestResult& result) {
   if (result.kind == Kind::kItself || result.kind == Kind::kStranger) return 0;
   if (result.kind == Kind::kWrongData) return 1;
   if (result.kind != Kind::kError) return 4;
-  const auto syndrome = static_cast<mlx5::Syndrome>(result.syndrome);
-  if (syndrome == mlx5::Syndrome::kTransportRetryExceeded) return 2;
-  return syndrome == mlx5::Syndrome::kFlushed ? 3 : 0;
+  const nic::Cause cause = nic::cause_of(result.syndrome);
+  if (cause == nic::Cause::kNoAnswer) return 2;
+  return cause == nic::Cause::kFlushed ? 3 : 0;
 }
 
 std::string explain(const SelfTestResult& result, const std::string& cause) {
@@ -194,13 +176,12 @@ std::string explain(const SelfTestResult& result, const std::string& cause) {
   const char* const step = kSteps[static_cast<size_t>(result.step)];
   switch (result.kind) {
     case Kind::kError:
-      if (result.syndrome == static_cast<uint8_t>(mlx5::Syndrome::kTransportRetryExceeded) &&
-          !cause.empty()) {
+      if (nic::cause_of(result.syndrome) == nic::Cause::kNoAnswer && !cause.empty()) {
         return fmt::format("the {} failed: {}", step, cause);
       }
       return fmt::format("the {} failed: {} (syndrome {:#04x}, vendor {:#04x}); likely: {}", step,
-                         syndrome_text(result.syndrome), result.syndrome, result.vendor_syndrome,
-                         syndrome_remedy(result.syndrome));
+                         nic::syndrome_text(result.syndrome), result.syndrome,
+                         result.vendor_syndrome, nic::syndrome_remedy(result.syndrome));
     case Kind::kSilence:
       return fmt::format(
           "nothing came of the {}, not even an error; likely: the NIC does not hear the doorbell "

@@ -19,10 +19,9 @@
 #include <string>
 #include <vector>
 
-#include "device/base/endian.h"
-#include "device/mlx5/queue.h"
+#include "device/transport/model.h"
 #include "host/memory/backing.h"
-#include "host/transport/queue_end.h"
+#include "host/nic/queue_end.h"
 
 namespace peal {
 
@@ -33,16 +32,16 @@ inline constexpr uint64_t kSelfTestCell = 16;
 
 /// A queue to be tested: ready to send, nothing posted, not used by any kernel yet.
 struct QueueUnderTest {
-  uint32_t index;          // among its context's
-  const Backing* memory;   // that of the queue
-  mlx5::SendQueue fields;  // the fixed ones
-  QueueEnd* end;
+  uint32_t index;         // among its context's
+  const Backing* memory;  // that of the queue
+  SendQueue fields;       // the fixed ones
+  nic::QueueEnd* end;
   uint64_t owner;     // the number of the peer; this PE's is `self`
   uint64_t self;      //
   uint64_t identity;  // where the peer has it, in the window of the keys
   uint64_t cell;      // likewise
-  Be32 rkey;          // for payload
-  Be32 word_rkey;
+  NicKey rkey;        // for payload
+  NicKey word_rkey;
 };
 
 /// What became of one.

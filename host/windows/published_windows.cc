@@ -62,7 +62,7 @@ size_t PublishedWindows::bytes() const {
 // Rounded up, so that what lies behind is aligned.
 size_t PublishedWindows::bytes_by_pe() const {
   const size_t bytes =
-      n_pes_ * (sizeof(WindowPart) + sizeof(std::byte*)) + 2 * keys_ * sizeof(Be32);
+      n_pes_ * (sizeof(WindowPart) + sizeof(std::byte*)) + 2 * keys_ * sizeof(NicKey);
   return (bytes + alignof(WindowPart) - 1) / alignof(WindowPart) * alignof(WindowPart);
 }
 
@@ -77,7 +77,7 @@ PublishedWindows::ByPe PublishedWindows::by_pe(uint32_t number) const {
   auto* const parts = reinterpret_cast<WindowPart*>(blocks_[block].address() +
                                                     (number - first_of(block)) * bytes_by_pe());
   auto* const direct = reinterpret_cast<std::byte**>(parts + n_pes_);
-  auto* const rkeys = reinterpret_cast<Be32*>(direct + n_pes_);
+  auto* const rkeys = reinterpret_cast<NicKey*>(direct + n_pes_);
   return {parts, direct, rkeys, rkeys + keys_};
 }
 
@@ -235,10 +235,10 @@ void PublishedWindows::carry_out(StoreList& stores) {
 }
 
 PublishedWindows::Keys PublishedWindows::heap_keys() const {
-  Keys keys{std::vector<Be32>(keys_), std::vector<Be32>(keys_)};
+  Keys keys{std::vector<NicKey>(keys_), std::vector<NicKey>(keys_)};
   const ByPe heap = by_pe(0);
-  memory_.copy_out(keys.payload.data(), heap.rkeys, keys_ * sizeof(Be32));
-  memory_.copy_out(keys.words.data(), heap.word_rkeys, keys_ * sizeof(Be32));
+  memory_.copy_out(keys.payload.data(), heap.rkeys, keys_ * sizeof(NicKey));
+  memory_.copy_out(keys.words.data(), heap.word_rkeys, keys_ * sizeof(NicKey));
   return keys;
 }
 

@@ -40,8 +40,8 @@ class PublishedWindows {
   /// How one window is reached at the PEs: one entry for each PE, or none at all; a key by each
   /// rail.
   struct Reached {
-    std::span<const Be32> rkeys = {};       // for payload, [rails][n_pes]
-    std::span<const Be32> word_rkeys = {};  // for words; as many as rkeys
+    std::span<const NicKey> rkeys = {};       // for payload, [rails][n_pes]
+    std::span<const NicKey> word_rkeys = {};  // for words; as many as rkeys
     std::span<std::byte* const> direct = {};
     std::span<const WindowPart> parts = {};  // none: all as `window` says
   };
@@ -79,8 +79,8 @@ class PublishedWindows {
 
   /// The keys of one window at all PEs, [rails][n_pes].
   struct Keys {
-    std::vector<Be32> payload;
-    std::vector<Be32> words;
+    std::vector<NicKey> payload;
+    std::vector<NicKey> words;
   };
   Keys heap_keys() const;
 
@@ -89,8 +89,8 @@ class PublishedWindows {
   struct ByPe {
     WindowPart* parts;
     std::byte** direct;
-    Be32* rkeys;
-    Be32* word_rkeys;
+    NicKey* rkeys;
+    NicKey* word_rkeys;
   };
   /// What the host remembers of an entry; `bytes` is 0 while it is not in use.
   struct Entry {

@@ -15,9 +15,9 @@ RegisteredPart register_part(const Rails* rails, const std::shared_ptr<Gpu>& gpu
     const IbgdaNic& nic = rails->nics()[i];
     const nic::MemoryRegion& payload =
         part.regions.emplace_back(nic.device, nic.domain, memory, nic.payload);
-    const Be32 lkey = payload.lkey();
-    const Be32 rkey = payload.rkey();
-    Be32 word_rkey = rkey;
+    const NicKey lkey = payload.lkey();
+    const NicKey rkey = payload.rkey();
+    NicKey word_rkey = rkey;
     if (words && nic.payload != nic.words) {
       word_rkey = part.regions.emplace_back(nic.device, nic.domain, memory).rkey();
     }

@@ -18,7 +18,7 @@
 namespace peal {
 
 /// A NIC's key of one memory, by rail.
-using RailKeys = std::array<Be32, mlx5::kMaxRails>;
+using RailKeys = std::array<NicKey, kMaxRails>;
 
 /// The keys by which other PEs reach a part.
 struct RemoteKeys {

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "device/mlx5/wqe.h"
-#include "host/transport/proxy_decode.h"
+#include "host/nic/mlx5/proxy_decode.h"
 #include "tests/fuzz/input.h"
 
 namespace peal::fuzz {
@@ -109,26 +109,28 @@ class Run {
         .qpn_shifted = Be32(kQpn << 8),
         .completion = in_.flag() ? mlx5::Completion::kAlways : mlx5::Completion::kOnError,
         .fence = in_.flag() ? mlx5::Fence::kFence : mlx5::Fence::kNone};
-    const mlx5::Remote remote{in_.number<uint64_t>() & ~uint64_t{7}, Be32(in_.number<uint32_t>())};
-    const mlx5::Local local{in_.number<uint64_t>(), Be32(in_.number<uint32_t>())};
+    const nic::Remote remote{in_.number<uint64_t>() & ~uint64_t{7},
+                             mlx5::key(in_.number<uint32_t>())};
+    const nic::Local local{in_.number<uint64_t>(), mlx5::key(in_.number<uint32_t>())};
     const auto a = in_.number<uint64_t>();
     const auto b = in_.number<uint64_t>();
     const uint32_t bytes = 1 + in_.number<uint32_t>() % mlx5::kMaxMessageBytes;
     switch (in_.below(7)) {
       case 0:
-        if (!passes(mlx5::compose_write(header, remote, local, bytes))) return;
+        if (!passes(mlx5::compose(header, nic::Write{remote, local, bytes}))) return;
         return require(work_.kind == Kind::kWrite && goes(remote, local, bytes));
       case 1:
-        if (!passes(mlx5::compose_read(header, remote, local, bytes))) return;
+        if (!passes(mlx5::compose(header, nic::Read{remote, local, bytes}))) return;
         return require(work_.kind == Kind::kRead && goes(remote, local, bytes));
       case 2:
         return compose_inline(header, remote);
       case 3:
-        if (!passes(mlx5::compose_fetch_add(header, remote, a, local))) return;
+        if (!passes(mlx5::compose(header, nic::Atomic<Update::kAdd, uint64_t>{remote, local, a})))
+          return;
         return require(work_.kind == Kind::kFetchAdd && goes(remote, local, 8) &&
                        work_.swap_or_add == a);
       case 4:
-        if (!passes(mlx5::compose_compare_swap(header, remote, a, b, local))) return;
+        if (!passes(mlx5::compose(header, nic::CompareSwap<uint64_t>{remote, local, a, b}))) return;
         return require(work_.kind == Kind::kCompareSwap && goes(remote, local, 8) &&
                        work_.compare == a && work_.swap_or_add == b);
       case 5: {
@@ -148,19 +150,19 @@ class Run {
       }
     }
   }
-  void compose_inline(const mlx5::Header& header, const mlx5::Remote& remote) {
+  void compose_inline(const mlx5::Header& header, const nic::Remote& remote) {
     uint32_t payload[7] = {};
     const auto bytes = in_.take(1 + in_.below(mlx5::kMaxInlineBytes));
     if (bytes.empty()) return;
     std::memcpy(payload, bytes.data(), bytes.size());
     const auto count = static_cast<uint32_t>(bytes.size());
     const uint32_t(&few)[3] = {payload[0], payload[1], payload[2]};
-    const bool passed = count <= 12
-                            ? passes(mlx5::compose_write_inline(header, remote, few, count))
-                            : passes(mlx5::compose_write_inline(header, remote, payload, count));
+    const bool passed =
+        count <= 12 ? passes(mlx5::compose(header, nic::write_inline(remote, few, count)))
+                    : passes(mlx5::compose(header, nic::write_inline(remote, payload, count)));
     if (!passed) return;
     require(work_.kind == Kind::kInlineWrite && work_.bytes == count &&
-            work_.remote == remote.address && work_.rkey == remote.rkey.host());
+            work_.remote == remote.address && work_.rkey == mlx5::wire(remote.key).host());
     require(std::memcmp(work_.in_place, bytes.data(), count) == 0);
   }
 
@@ -182,9 +184,10 @@ class Run {
     require(work_.blocks == kBlocks);
     return true;
   }
-  bool goes(const mlx5::Remote& remote, const mlx5::Local& local, uint32_t bytes) const {
-    return work_.remote == remote.address && work_.rkey == remote.rkey.host() &&
-           work_.local == local.address && work_.lkey == local.lkey.host() && work_.bytes == bytes;
+  bool goes(const nic::Remote& remote, const nic::Local& local, uint32_t bytes) const {
+    return work_.remote == remote.address && work_.rkey == mlx5::wire(remote.key).host() &&
+           work_.local == local.address && work_.lkey == mlx5::wire(local.key).host() &&
+           work_.bytes == bytes;
   }
 
   Input& in_;

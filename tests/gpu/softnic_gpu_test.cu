@@ -26,7 +26,6 @@
 namespace {
 
 using namespace peal;
-using mlx5::Header;
 using namespace peal::testing;
 
 constexpr uint32_t kQueues = 64;
@@ -37,60 +36,54 @@ __device__ unsigned long long* as_counter(uint64_t* word) {
   return reinterpret_cast<unsigned long long*>(word);
 }
 
-__global__ void put_words(SendQueue* q, Be32 rkey, uint32_t count, uint64_t* result) {
+__global__ void put_words(SendQueue* q, NicKey rkey, uint32_t count, uint64_t* result) {
   for (uint32_t i = 0; i < count; ++i) {
-    const Status s =
-        run(*q, [&](const Header& h) { return inline_word(h, 8 * (i % 4096), rkey, i + 1); });
+    const Status s = run(*q, inline_word(8 * (i % 4096), rkey, i + 1));
     result[0] = static_cast<uint64_t>(s);
     result[1] = i + 1;
     if (s != Status::kOk) return;
   }
 }
 
-__global__ void put_together(SendQueue* queues, Be32 rkey, uint32_t rounds, uint64_t* result) {
+__global__ void put_together(SendQueue* queues, NicKey rkey, uint32_t rounds, uint64_t* result) {
   SendQueue& q = queues[blockIdx.x];
   const uint32_t lane = threadIdx.x;
   Status s = Status::kOk;
   for (uint32_t i = 0; i < rounds && s == Status::kOk; ++i) {
     const uint64_t word = (uint64_t{blockIdx.x} * rounds + i) * 32 + lane;
-    const auto put = [&](const Header& h) { return inline_word(h, 8 * word, rkey, word + 1); };
+    const auto put = inline_word(8 * word, rkey, word + 1);
     s = post_together(q, lane, put, put);
   }
-  if (lane == 0 && s == Status::kOk) s = mlx5::drain<Reach::kLane>(q);
+  if (lane == 0 && s == Status::kOk) s = nic::drain<Reach::kLane>(q);
   if (lane == 0) result[blockIdx.x] = static_cast<uint64_t>(s);
 }
 
 /// Each block on a queue of its own: a word of data, a word that tells of it, a swap (two blocks of
 /// the queue) and an add, a doorbell each, and no waiting but for room. Queue i owns the words from
 /// 64 * i on.
-__global__ void post_singly(SendQueue* queues, Be32 rkey, Be32 word_rkey, uint32_t rounds,
+__global__ void post_singly(SendQueue* queues, NicKey rkey, NicKey word_rkey, uint32_t rounds,
                             uint64_t* result) {
   SendQueue& q = queues[blockIdx.x];
   const uint64_t own = 512 * uint64_t{blockIdx.x};
-  const mlx5::Local landing{q.landing_address, q.landing_lkey};
+  const nic::Local landing{q.landing_address, q.landing_key};
   Status status = Status::kOk;
-  const auto post = [&](auto compose) {
-    constexpr uint32_t kBlocks = decltype(compose(Header{}))::kBlocks;
+  const auto post = [&]<class Request>(const Request& request) {
+    constexpr uint32_t kBlocks = nic::Model::kBlocks<Request>;
     uint64_t at = 0;
-    if (status == Status::kOk) status = mlx5::reserve<Reach::kLane>(q, kBlocks, &at);
+    if (status == Status::kOk) status = nic::reserve<Reach::kLane>(q, kBlocks, &at);
     if (status != Status::kOk) return;
-    mlx5::write(q, at, compose(Header{.index = at, .qpn_shifted = q.qpn_shifted}));
+    nic::Model::write(q.nic, q.mask, at, request, true);
     static_cast<void>(  // drain tells
-        mlx5::publish<Reach::kLane>(q, {.first = at, .blocks = kBlocks, .last = at}));
-    mlx5::ring<Reach::kLane>(q);
+        nic::publish<Reach::kLane>(q, {.first = at, .blocks = kBlocks, .last = at}));
+    nic::ring<Reach::kLane>(q);
   };
   for (uint64_t i = 1; i <= rounds; ++i) {
-    post([&](const Header& h) { return inline_word(h, own + 8 * (i % 32), rkey, i); });
-    post([&](const Header& h) { return inline_word(h, own + 256, word_rkey, i); });
-    post([&](const Header& h) {
-      return mlx5::compose_masked(h, {own + 272, word_rkey},
-                                  mlx5::MaskedSwap<uint64_t>{0, 0, i, ~0ull}, landing);
-    });
-    post([&](const Header& h) {
-      return mlx5::compose_fetch_add(h, {own + 264, word_rkey}, i, landing);
-    });
+    post(inline_word(own + 8 * (i % 32), rkey, i));
+    post(inline_word(own + 256, word_rkey, i));
+    post(nic::Atomic<Update::kSwap, uint64_t>{{own + 272, word_rkey}, landing, i});
+    post(nic::Atomic<Update::kAdd, uint64_t>{{own + 264, word_rkey}, landing, i});
   }
-  if (status == Status::kOk) status = mlx5::drain<Reach::kLane>(q);
+  if (status == Status::kOk) status = nic::drain<Reach::kLane>(q);
   const uint64_t old = load_relaxed<Reach::kSystem>(&q.landing[0].value);
   if (old != uint64_t{rounds} * (rounds - 1) / 2) atomicAdd(as_counter(result + 1), 1ull);
   if (status != Status::kOk) atomicAdd(as_counter(result), 1ull);
@@ -103,59 +96,54 @@ struct Transfer {
   bool reads;
 };
 
-__global__ void transfer(SendQueue* q, Be32 rkey, Be32 lkey, Transfer t, uint64_t* result) {
-  const mlx5::Remote remote{t.remote, rkey};
-  const mlx5::Local local{t.local, lkey};
-  const Status s =
-      t.reads
-          ? run(*q, [&](const Header& h) { return mlx5::compose_read(h, remote, local, t.bytes); })
-          : run(*q,
-                [&](const Header& h) { return mlx5::compose_write(h, remote, local, t.bytes); });
+__global__ void transfer(SendQueue* q, NicKey rkey, NicKey lkey, Transfer t, uint64_t* result) {
+  const nic::Remote remote{t.remote, rkey};
+  const nic::Local local{t.local, lkey};
+  const Status s = t.reads ? run(*q, nic::Read{remote, local, t.bytes})
+                           : run(*q, nic::Write{remote, local, t.bytes});
   result[0] = static_cast<uint64_t>(s);
   result[1] = q->error.syndrome;
 }
 
-__global__ void atomics(SendQueue* q, Be32 rkey, uint64_t* result) {
+__global__ void atomics(SendQueue* q, NicKey rkey, uint64_t* result) {
   uint64_t* landing = &q->landing[0].value;
-  const mlx5::Local local{q->landing_address, q->landing_lkey};
-  const mlx5::Remote word{0, rkey};
+  const nic::Local local{q->landing_address, q->landing_key};
+  const nic::Remote word{0, rkey};
   const auto old = [&] { return load_relaxed<Reach::kSystem>(landing); };
-  result[0] = static_cast<uint64_t>(
-      run(*q, [&](const Header& h) { return mlx5::compose_fetch_add(h, word, 5, local); }));
-  const auto apply = [&](auto compose) { static_cast<void>(run(*q, compose)); };  // old() tells
+  result[0] = static_cast<uint64_t>(run(*q, nic::Atomic<Update::kAdd, uint64_t>{word, local, 5}));
+  const auto apply = [&](const auto& request) {
+    static_cast<void>(run(*q, request));
+  };  // old() tells
   result[1] = old();
-  apply([&](const Header& h) { return mlx5::compose_compare_swap(h, word, 105, 7, local); });
+  apply(nic::CompareSwap<uint64_t>{word, local, 105, 7});
   result[2] = old();
-  apply([&](const Header& h) { return mlx5::compose_compare_swap(h, word, 105, 9, local); });
+  apply(nic::CompareSwap<uint64_t>{word, local, 105, 9});
   result[3] = old();
-  const mlx5::MaskedSwap<uint64_t> set{0, 0, 0x1234, ~0ull};
-  apply([&](const Header& h) { return mlx5::compose_masked(h, word, set, local); });
+  apply(nic::Atomic<Update::kSwap, uint64_t>{word, local, 0x1234});
   result[4] = old();
-  const mlx5::MaskedAdd<uint32_t> flip{0xf0, ~0u};
-  apply([&](const Header& h) { return mlx5::compose_masked(h, word, flip, local); });
+  apply(nic::Atomic<Update::kXor, uint32_t>{word, local, 0xf0});
   result[5] = swap_bytes(static_cast<uint32_t>(old()));
 }
 
 /// Block 0 puts words and then a flag, in one doorbell: the flag is a word like the others, or a
 /// swap of two blocks. Block 1 waits for the flag and looks.
 template <bool kSwap>
-__global__ void flag_after_data(SendQueue* q, Be32 rkey, Be32 flag_rkey, uint64_t* data,
+__global__ void flag_after_data(SendQueue* q, NicKey rkey, NicKey flag_rkey, uint64_t* data,
                                 uint32_t rounds, uint64_t* result) {
   constexpr uint32_t kWords = kSwap ? 30 : 31;
   const uint32_t lane = threadIdx.x;
-  const mlx5::Local landing{q->landing_address, q->landing_lkey};
+  const nic::Local landing{q->landing_address, q->landing_key};
   for (uint64_t i = 1; i <= rounds; ++i) {
     if (blockIdx.x == 0) {
       const uint64_t at = 8 * 64 * (i % 512);
-      const auto word = [&](const Header& h) { return inline_word(h, at + 8 * lane, rkey, i); };
-      const auto flag = [&](const Header& h) {
+      const auto word = inline_word(at + 8 * lane, rkey, i);
+      const auto flag = [&] {
         if constexpr (kSwap) {
-          return mlx5::compose_masked(h, {at + 8 * 31, flag_rkey},
-                                      mlx5::MaskedSwap<uint64_t>{0, 0, i, ~0ull}, landing);
+          return nic::Atomic<Update::kSwap, uint64_t>{{at + 8 * 31, flag_rkey}, landing, i};
         } else {
-          return inline_word(h, at + 8 * 31, flag_rkey, i);
+          return inline_word(at + 8 * 31, flag_rkey, i);
         }
-      };
+      }();
       if (post_together(*q, lane, word, flag) != Status::kOk) break;
       continue;
     }
@@ -169,28 +157,27 @@ __global__ void flag_after_data(SendQueue* q, Be32 rkey, Be32 flag_rkey, uint64_
     if (lane == 0) result[1] = end == SpinEnd::kDone ? i : 0;
     if (__any_sync(~0u, end != SpinEnd::kDone)) return;
   }
-  if (blockIdx.x == 0 && lane == 0)
-    result[2] = static_cast<uint64_t>(mlx5::drain<Reach::kLane>(*q));
+  if (blockIdx.x == 0 && lane == 0) result[2] = static_cast<uint64_t>(nic::drain<Reach::kLane>(*q));
 }
 
 /// Long and short requests in turn, more often than fit the ring.
 template <uint32_t kBytes>
-__global__ void put_long_inline(SendQueue* q, Be32 rkey, uint64_t offset, uint64_t* result) {
+__global__ void put_long_inline(SendQueue* q, NicKey rkey, uint64_t offset, uint64_t* result) {
   Status s = Status::kOk;
   for (uint64_t i = 0; i < kDepth && s == Status::kOk; ++i) {
-    const mlx5::Remote to{512 * i + offset, rkey};
-    s = run(*q, [&](const Header& h) { return long_inline<kBytes>(h, to); });
-    if (s == Status::kOk) s = run(*q, [](const Header& h) { return mlx5::compose_nop(h); });
+    const nic::Remote to{512 * i + offset, rkey};
+    s = run(*q, LongInline<kBytes>{to});
+    if (s == Status::kOk) s = run(*q, mlx5::Nop{});
   }
   result[0] = static_cast<uint64_t>(s);
 }
 
 /// Puts for `duration_ns`; the longest time between two completions.
-__global__ void put_for_a_while(SendQueue* q, Be32 rkey, uint64_t duration_ns, uint64_t* result) {
+__global__ void put_for_a_while(SendQueue* q, NicKey rkey, uint64_t duration_ns, uint64_t* result) {
   const uint64_t start = now_ns();
   uint64_t last = start;
   for (uint64_t i = 0; now_ns() - start < duration_ns; ++i) {
-    const Status s = run(*q, [&](const Header& h) { return inline_word(h, 0, rkey, i); });
+    const Status s = run(*q, inline_word(0, rkey, i));
     result[0] = static_cast<uint64_t>(s);
     if (s != Status::kOk) return;
     const uint64_t now = now_ns();
@@ -357,7 +344,7 @@ void puts_inline_bytes_of_several_blocks(const std::string& folder) {
 
 void refuses_a_wrong_key(const std::string& folder) {
   Rig rig(folder);
-  const Be32 wrong{rig.nic->data_rkey().host() + 0x100000};
+  const NicKey wrong = mlx5::key(mlx5::wire(rig.nic->data_rkey()).host() + 0x100000);
   transfer<<<1, 1>>>(rig.queues, wrong, rig.nic->source_lkey(), {0, 0, 64, false}, rig.result);
   rig.finish();
   expect(rig.results[0] == static_cast<uint64_t>(Status::kQueueError), "queue error",

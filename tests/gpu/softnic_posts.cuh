@@ -7,67 +7,65 @@
 #include <cstdint>
 #include <cstring>
 
-#include "device/mlx5/send_queue.h"
+#include "device/nic/send_queue.h"
+#include "device/transport/model.h"
 
 namespace peal::testing {
 
-using mlx5::Header;
-using mlx5::SendQueue;
-
-/// Posts one WQE and waits for it.
-template <class Compose>
-__device__ Status run(SendQueue& q, const Compose& compose) {
+/// Posts one request and waits for it.
+template <class Request>
+__device__ Status run(SendQueue& q, const Request& request) {
+  constexpr uint32_t kBlocks = nic::Model::kBlocks<Request>;
   uint64_t at = 0;
-  const Status status = mlx5::reserve<Reach::kLane>(q, decltype(compose(Header{}))::kBlocks, &at);
+  const Status status = nic::reserve<Reach::kLane>(q, kBlocks, &at);
   if (status != Status::kOk) return status;
-  mlx5::write(q, at, compose(Header{.index = at, .qpn_shifted = q.qpn_shifted}));
-  static_cast<void>(mlx5::publish<Reach::kLane>(
-      q,
-      {.first = at, .blocks = decltype(compose(Header{}))::kBlocks, .last = at}));  // drain tells
-  mlx5::ring<Reach::kLane>(q);
-  return mlx5::wait_completed<Reach::kLane>(q, at);
+  nic::Model::write(q.nic, q.mask, at, request, true);
+  static_cast<void>(
+      nic::publish<Reach::kLane>(q, {.first = at, .blocks = kBlocks, .last = at}));  // drain tells
+  nic::ring<Reach::kLane>(q);
+  return nic::wait_completed<Reach::kLane>(q, at);
 }
 
-/// The lanes post a WQE of one block each, one of them `last` in their place; 32 blocks, of which
-/// the last WQE is signalled; one doorbell.
-template <class Compose, class Last>
-__device__ Status post_together(SendQueue& q, uint32_t lane, const Compose& compose,
+/// The lanes post a request of one block each, one of them `last` in their place; 32 blocks, of
+/// which the last request is signalled; one doorbell.
+template <class Request, class Last>
+__device__ Status post_together(SendQueue& q, uint32_t lane, const Request& request,
                                 const Last& last) {
-  constexpr uint32_t kLast = 32 - decltype(last(Header{}))::kBlocks;
+  constexpr uint32_t kLast = 32 - nic::Model::kBlocks<Last>;
   uint64_t at = 0;
   uint32_t status = 0;
-  if (lane == 0) status = static_cast<uint32_t>(mlx5::reserve<Reach::kLane>(q, 32, &at));
+  if (lane == 0) status = static_cast<uint32_t>(nic::reserve<Reach::kLane>(q, 32, &at));
   at = __shfl_sync(~0u, at, 0);
   status = __shfl_sync(~0u, status, 0);
   if (status != 0) return static_cast<Status>(status);
-  Header header{.index = at + lane, .qpn_shifted = q.qpn_shifted};
-  if (lane == kLast) mlx5::write(q, at + lane, last(header));
-  header.completion = mlx5::Completion::kOnFirstError;
-  if (lane < kLast) mlx5::write(q, at + lane, compose(header));
+  if (lane == kLast) nic::Model::write(q.nic, q.mask, at + lane, last, true);
+  if (lane < kLast) nic::Model::write(q.nic, q.mask, at + lane, request, false);
   __syncwarp();
   if (lane == 0) {
     static_cast<void>(  // drain tells
-        mlx5::publish<Reach::kLane>(q, {.first = at, .blocks = 32, .last = at + kLast}));
-    mlx5::ring<Reach::kLane>(q);
+        nic::publish<Reach::kLane>(q, {.first = at, .blocks = 32, .last = at + kLast}));
+    nic::ring<Reach::kLane>(q);
   }
   __syncwarp();
   return Status::kOk;
 }
 
 /// A WRITE of one word.
-__device__ inline mlx5::Wqe<3> inline_word(const Header& h, uint64_t offset, Be32 rkey,
-                                           uint64_t value) {
-  const uint32_t payload[3] = {static_cast<uint32_t>(value), static_cast<uint32_t>(value >> 32), 0};
-  return mlx5::compose_write_inline(h, {offset, rkey}, payload, 8);
+__device__ inline nic::WriteWord<8> inline_word(uint64_t offset, NicKey key, uint64_t value) {
+  return {{offset, key}, value};
 }
 
 /// An inline WRITE that takes several blocks: bytes 0, 1, 2 ...
 template <uint32_t kBytes>
-__device__ auto long_inline(const Header& h, const mlx5::Remote& to) {
+struct LongInline {
+  nic::Remote to;
+};
+template <uint32_t kBytes>
+PEAL_HD auto compose(const mlx5::Header& h, const LongInline<kBytes>& request) {
   constexpr uint32_t kLines = 2 + (4 + kBytes + 15) / 16;
   mlx5::Wqe<kLines> wqe = {};
   wqe.line[0] = mlx5::detail::control(h, mlx5::Opcode::kRdmaWrite, kLines);
-  wqe.line[1] = mlx5::detail::remote(to);
+  wqe.line[1] = mlx5::detail::remote(request.to);
   auto* const body = reinterpret_cast<uint8_t*>(&wqe.line[2]);
   const uint32_t head = Be32{kBytes | mlx5::kInlineFlag}.raw;
   memcpy(body, &head, sizeof(head));

@@ -14,12 +14,12 @@
 #include <string>
 #include <vector>
 
-#include "device/mlx5/send_queue.h"
+#include "device/transport/model.h"
 #include "tests/support/gpu_queues.h"
 
 namespace peal::testing {
 
-using mlx5::SendQueue;
+using SendQueue;
 
 inline constexpr uint64_t kTimeoutNs = 10'000'000'000;
 inline constexpr uint32_t kDepth = 256;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The mark of one send queue (device/mlx5/mark.h): posts that set it, quiets that go by it and take it off. Checked by
+ * The mark of one send queue (device/nic/mark.h): posts that set it, quiets that go by it and take it off. Checked by
  * spin in tests/model/check.sh, whole and with one piece taken out at a time.
  *
  *   safety    a quiet covers what its lane posted before, marked or not

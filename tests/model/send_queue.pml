@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The protocol of a shared send queue (device/mlx5/send_queue.h): reserve, write, publish, ring, complete, wait.
+ * The protocol of a shared send queue (device/nic/send_queue.h): reserve, write, publish, ring, complete, wait.
  * Checked by spin in tests/model/check.sh, whole and with one piece taken out at a time.
  *
  *   safety    no slot is written before the NIC is done with it; the NIC executes nothing that is not written,
@@ -25,7 +25,7 @@ byte executed;         /* how many WQEs the NIC has executed: it is done with al
 byte slot[DEPTH] = NOTHING;
 byte finished;
 
-/* device/mlx5/completion.h: poll */
+/* device/nic/completion.h: look */
 inline poll() { atomic { if :: cqe > completed -> completed = cqe :: else fi } }
 
 /* The record first; but the register's store may arrive before it. Behind a fence it is stored again: ring_twice. */
@@ -42,7 +42,7 @@ inline tell_nic(count) {
 #endif
 }
 
-/* device/mlx5/send_queue.h: ring. Whoever finds the lock taken may leave: its holder looks again. */
+/* device/nic/send_queue.h: ring. Whoever finds the lock taken may leave: its holder looks again. */
 inline ring() {
   do
   :: atomic { busy = ring_lock; ring_lock = 1 }

@@ -138,7 +138,7 @@ void fetches_later(simt::Simulation& sim) {
   JobOptions options = any_options(sim.random());
   const bool far = sim.random().one_in(2);
   // To the model far memory is also what a fence of the GPU does not reach.
-  if (far) options.fence = mlx5::NicFence::kSystem;
+  if (far) options.fence = NicFence::kSystem;
   Job job(sim, options);
   if (far) job.make_far(0);
   const uint32_t lanes = 1 + sim.random().below(4);

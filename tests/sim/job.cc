@@ -15,7 +15,7 @@ constexpr uint32_t kKeys = 8;
 constexpr uint32_t kPage = 1;
 constexpr uint32_t kRkeyTables = 4;
 constexpr size_t kSyncBytes = 1024;
-constexpr size_t kLandingBytes = (mlx5::kLandingCells + 1) * sizeof(mlx5::LandingCell);
+constexpr size_t kLandingBytes = (kLandingCells + 1) * sizeof(LandingCell);
 
 }  // namespace
 
@@ -25,7 +25,7 @@ JobOptions any_options(simt::Random& random) {
   options.relaxed = random.one_in(2);
   constexpr Hears kHears[] = {Hears::kRecords, Hears::kRing, Hears::kValue};
   options.hears = kHears[random.below(3)];
-  options.fence = random.one_in(2) ? mlx5::NicFence::kGpu : mlx5::NicFence::kSystem;
+  options.fence = random.one_in(2) ? NicFence::kGpu : NicFence::kSystem;
   options.placed_in_order = random.one_in(2);
   options.loose_atomics = random.one_in(2);
   options.wire_faults.delay_ns = 20u << random.below(9);
@@ -37,7 +37,7 @@ JobOptions any_options(simt::Random& random) {
 struct Job::Pe {
   int number = 0;
   std::byte* heap = nullptr;
-  mlx5::SendQueue* queues = nullptr;
+  SendQueue* queues = nullptr;
   uint64_t* marks = nullptr;
   std::byte* landing = nullptr;  // of all queues that are used
   size_t used = 0;               // queues so far
@@ -48,7 +48,7 @@ struct Job::Pe {
   std::byte* rings = nullptr;
   mlx5::Cqe* cqes = nullptr;
   mlx5::DoorbellRecord* records = nullptr;
-  std::vector<const Be32*> rkeys;
+  std::vector<const NicKey*> rkeys;
   std::vector<std::byte*> direct;
 
   std::vector<softnic::Key> keys = std::vector<softnic::Key>(kKeys);
@@ -186,8 +186,8 @@ void Job::make_pe(int number) {
   pe.stop = static_cast<uint32_t*>(memory.allocate(64, "stop word" + of));
   pe.uar = static_cast<uint64_t*>(memory.allocate(64, "register" + of));
   for (uint32_t table = 0; table < kRkeyTables && !options_.direct; ++table) {
-    auto* const keys = static_cast<Be32*>(memory.allocate(n * sizeof(Be32), "keys" + of));
-    for (uint32_t peer = 0; peer < n; ++peer) keys[peer] = Be32{(table + 1) << 8};
+    auto* const keys = static_cast<NicKey*>(memory.allocate(n * sizeof(NicKey), "keys" + of));
+    for (uint32_t peer = 0; peer < n; ++peer) keys[peer] = mlx5::key((table + 1) << 8);
     pe.rkeys.push_back(keys);
   }
   for (int peer = 0; peer < options_.n_pes; ++peer) {
@@ -197,7 +197,7 @@ void Job::make_pe(int number) {
   const bool routes = !options_.direct;
   pe.windows->window[0] = {pe.heap,
                            options_.heap_bytes,
-                           {Be32{kPayloadKey}},
+                           {mlx5::key(kPayloadKey)},
                            routes ? rkeys(number, kPayloadKey) : nullptr,
                            routes ? rkeys(number, kWordKey) : nullptr,
                            routes && options_.map == nullptr ? nullptr : pe.direct.data()};
@@ -207,9 +207,9 @@ void Job::make_pe(int number) {
   key(number, 2) = {kWordKey, kPd, kEverything, 0, options_.heap_bytes, pe.heap};
 
   if (total != 0) {
-    pe.queues = static_cast<mlx5::SendQueue*>(
-        memory.allocate(total * sizeof(mlx5::SendQueue), "queues" + of, 128));
-    const size_t words = mlx5::mark_words(options_.queues_per_peer, n);
+    pe.queues =
+        static_cast<SendQueue*>(memory.allocate(total * sizeof(SendQueue), "queues" + of, 128));
+    const size_t words = mark_words(options_.queues_per_peer, n);
     pe.marks = static_cast<uint64_t*>(memory.allocate(words * 8, "marks" + of));
     pe.landing =
         static_cast<std::byte*>(memory.allocate(used * kLandingBytes, "landing cells" + of));
@@ -255,7 +255,7 @@ void Job::fill_in(Pe& pe, ContextFields& ctx) {
   ctx.heap = pe.windows->window[0];
   ctx.windows = pe.windows;
   ctx.queues = reinterpret_cast<std::byte*>(pe.queues);
-  ctx.queue_stride = sizeof(mlx5::SendQueue);
+  ctx.queue_stride = sizeof(SendQueue);
   ctx.marks = pe.marks;
   ctx.state = pe.state;
   ctx.stop = pe.stop;
@@ -265,35 +265,35 @@ void Job::fill_in(Pe& pe, ContextFields& ctx) {
 }
 
 void Job::make_queue(Pe& pe, uint32_t index) {
-  mlx5::SendQueue& q = pe.queues[index];
+  SendQueue& q = pe.queues[index];
   q.stop = pe.stop;
   q.timeout_ns = options_.timeout_ns;
   q.published = q.rung = q.completed = q.settled = options_.start;
-  q.reserved = options_.start | mlx5::kUnmarked;
+  q.reserved = options_.start | kUnmarked;
   q.last_published = q.looked = options_.start - 1;
   const auto n = static_cast<uint32_t>(options_.n_pes);
   q.peer = index % n;
-  const uint32_t mark = mlx5::mark_index(index / n, q.peer, n, options_.owned);
+  const uint32_t mark = mark_index(index / n, q.peer, n, options_.owned);
   q.marks = pe.marks + mark / 64;
   q.mark_bit = uint64_t{1} << mark % 64;
   if (mapped(pe.number, static_cast<int>(q.peer))) return;
   const size_t place = pe.used++;
   std::byte* const ring = pe.rings + place * options_.depth * mlx5::kWqebbBytes;
-  q.blocks = reinterpret_cast<mlx5::Wqebb*>(ring);
-  q.doorbell_record = &pe.records[index];
-  q.doorbell_record->send = Be32{static_cast<uint32_t>(options_.start & 0xffff)};
-  q.doorbell = pe.uar;
-  q.cqe = &pe.cqes[index];
-  std::memset(static_cast<void*>(q.cqe), 0xff, sizeof(mlx5::Cqe));
-  q.landing = reinterpret_cast<mlx5::LandingCell*>(pe.landing + place * kLandingBytes);
+  q.nic.blocks = reinterpret_cast<mlx5::Wqebb*>(ring);
+  q.nic.doorbell_record = &pe.records[index];
+  q.nic.doorbell_record->send = Be32{static_cast<uint32_t>(options_.start & 0xffff)};
+  q.nic.doorbell = pe.uar;
+  q.nic.cqe = &pe.cqes[index];
+  std::memset(static_cast<void*>(q.nic.cqe), 0xff, sizeof(mlx5::Cqe));
+  q.landing = reinterpret_cast<LandingCell*>(pe.landing + place * kLandingBytes);
   q.landing_address = place * kLandingBytes;
-  q.landing_lkey = Be32{kQueueKey};
+  q.landing_key = mlx5::key(kQueueKey);
   q.mask = options_.depth - 1;
-  q.qpn_shifted = Be32{(index + 1) << 8};
-  q.ring_twice = options_.hears != Hears::kRecords ? 1 : 0;
+  q.nic.qpn_shifted = Be32{(index + 1) << 8};
+  q.nic.ring_twice = options_.hears != Hears::kRecords ? 1 : 0;
   q.fence = options_.fence;
   sim_.memory().guard(ring, size_t{options_.depth} * mlx5::kWqebbBytes);
-  for (uint32_t cell = 0; cell < mlx5::kLandingCells; ++cell) {
+  for (uint32_t cell = 0; cell < kLandingCells; ++cell) {
     sim_.memory().guard(&q.landing[cell].value, 8);
   }
   make_qp(pe, index);
@@ -302,11 +302,11 @@ void Job::make_queue(Pe& pe, uint32_t index) {
 void Job::make_qp(Pe& pe, uint32_t index) {
   const auto n = static_cast<uint32_t>(options_.n_pes);
   const uint32_t qpn = index + 1;
-  const mlx5::SendQueue& q = pe.queues[index];
+  const SendQueue& q = pe.queues[index];
   softnic::CompletionQueue& cq = pe.cqs[qpn];
   cq.exists = cq.collapsed = cq.ignore_overrun = true;
   cq.cqn = qpn;
-  cq.buffer = reinterpret_cast<std::byte*>(q.cqe);
+  cq.buffer = reinterpret_cast<std::byte*>(q.nic.cqe);
   cq.writers = 1;
 
   softnic::QueuePair& qp = pe.qps[qpn];
@@ -315,9 +315,9 @@ void Job::make_qp(Pe& pe, uint32_t index) {
   qp.pd = kPd;
   qp.uar_page = kPage;
   qp.send_cq = qpn;
-  qp.send_buffer = reinterpret_cast<std::byte*>(q.blocks);
+  qp.send_buffer = reinterpret_cast<std::byte*>(q.nic.blocks);
   qp.send_blocks = options_.depth;
-  qp.doorbell = q.doorbell_record;
+  qp.doorbell = q.nic.doorbell_record;
   qp.attributes.access = kEverything;
   qp.attributes.atomic_mode = 3;
   qp.attributes.remote_qpn = index / n * n + static_cast<uint32_t>(pe.number) + 1;
@@ -343,7 +343,7 @@ std::byte* Job::heap(int pe) { return pes_[static_cast<size_t>(pe)]->heap; }
 
 const ContextFields& Job::fields(int pe) { return pes_[static_cast<size_t>(pe)]->state->fields; }
 
-mlx5::SendQueue& Job::queue(int pe, int peer, uint32_t number) {
+SendQueue& Job::queue(int pe, int peer, uint32_t number) {
   return pes_[static_cast<size_t>(pe)]
       ->queues[number * static_cast<uint32_t>(options_.n_pes) + static_cast<uint32_t>(peer)];
 }
@@ -353,7 +353,7 @@ uint32_t* Job::stop_word(int pe) { return pes_[static_cast<size_t>(pe)]->stop; }
 softnic::Key& Job::key(int pe, uint32_t index) {
   return pes_[static_cast<size_t>(pe)]->keys[index];
 }
-const Be32* Job::rkeys(int pe, uint32_t number) {
+const NicKey* Job::rkeys(int pe, uint32_t number) {
   return pes_[static_cast<size_t>(pe)]->rkeys[(number >> 8) - 1];
 }
 

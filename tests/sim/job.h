@@ -49,8 +49,8 @@ struct JobOptions {
   bool placed_in_order = false;  ///< WRITEs of a queue pair are placed as they were sent
   bool loose_atomics = false;    ///< where WRITEs may be passed, a program's atomics pass them
   Hears hears = Hears::kValue;
-  mlx5::NicFence fence = mlx5::NicFence::kGpu;  ///< of every queue
-  bool connected = true;                        ///< else connect() brings the queue pairs up
+  NicFence fence = NicFence::kGpu;  ///< of every queue
+  bool connected = true;            ///< else connect() brings the queue pairs up
   uint64_t timeout_ns = 20 * kSecond;
   WireFaults wire_faults = {};
   softnic::FaultPlan faults = {};  ///< of every NIC; of those that watch records
@@ -86,12 +86,12 @@ class Job {
   }
   std::byte* heap(int pe);
   const ContextFields& fields(int pe);
-  mlx5::SendQueue& queue(int pe, int peer, uint32_t number = 0);
+  SendQueue& queue(int pe, int peer, uint32_t number = 0);
   WindowTable& windows(int pe);
   uint32_t* stop_word(int pe);
   /// Key table of the PE's NIC; entry i has number i << 8.
   softnic::Key& key(int pe, uint32_t index);
-  const Be32* rkeys(int pe, uint32_t number);
+  const NicKey* rkeys(int pe, uint32_t number);
   /// What a NIC writes into the PE's heap and landing cells is seen late, and the context says so.
   void make_far(int pe);
   /// The PE's queue pairs become ready, for jobs that begin unconnected.

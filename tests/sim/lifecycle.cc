@@ -81,10 +81,10 @@ void new_window(simt::Simulation& sim) {
       job.key(pe, 4) = key;
       dawdle(sim);
       for (++registered; registered < 2;) simt::yield();
-      const Be32* keys = job.rkeys(pe, Job::kSecondKey);
+      const NicKey* keys = job.rkeys(pe, Job::kSecondKey);
       WindowTable& table = job.windows(pe);
       store_payload(&table.window[1],
-                    Window{memory[pe], kBytes, {Be32{Job::kSecondKey}}, keys, keys, nullptr});
+                    Window{memory[pe], kBytes, {mlx5::key(Job::kSecondKey)}, keys, keys, nullptr});
       store_payload(&table.count, 2u);
       store_release<Reach::kSystem>(&table.version, 2u);
     });
@@ -175,7 +175,7 @@ void refused_write(simt::Simulation& sim) {
     expect(quiet(ctx) == Status::kQueueError, "quiet did not report the error");
   });
   job.launch_host(0, [&job, &options, good] {
-    const mlx5::QueueError& error = job.queue(0, 1).error;
+    const QueueError& error = job.queue(0, 1).error;
     while (load_acquire<Reach::kSystem>(&error.status) == 0) simt::yield();
     expect_equal(read(&error.syndrome), static_cast<uint8_t>(mlx5::Syndrome::kRemoteAccess),
                  "the syndrome");

@@ -141,8 +141,8 @@ void place_far(simt::Simulation& sim, Job& job, std::vector<std::byte*>* slots) 
     job.key(pe, 4).number = Job::kSecondKey;
     job.key(pe, 4).bytes = kSecondBytes;
     job.key(pe, 4).memory = memory;
-    const Be32* const keys = job.rkeys(pe, Job::kSecondKey);
-    Window window{memory, kSecondBytes, {Be32{Job::kSecondKey}}, keys, keys, nullptr};
+    const NicKey* const keys = job.rkeys(pe, Job::kSecondKey);
+    Window window{memory, kSecondBytes, {mlx5::key(Job::kSecondKey)}, keys, keys, nullptr};
     window.far = window.dumped = 1;
     job.windows(pe).window[1] = window;
     job.windows(pe).count = 2;
@@ -251,7 +251,7 @@ void release_mixed(simt::Simulation& sim) {
   options.n_pes = 3;
   options.settle = true;
   options.map = [](int pe, int peer) { return (pe == 0) == (peer == 0); };
-  options.fence = mlx5::NicFence::kSystem;  // to the model the GPU's memory is far as well
+  options.fence = NicFence::kSystem;  // to the model the GPU's memory is far as well
   Job job(sim, options);
   job.make_far(2);
   const uint32_t words = 1 + sim.random().below(12);

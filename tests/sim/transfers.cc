@@ -92,7 +92,7 @@ void far_source(simt::Simulation& sim) {
   constexpr uint32_t kBytes = 512;
   constexpr uint32_t kLanes = 4;
   JobOptions options = any_options(sim.random());
-  options.fence = mlx5::NicFence::kGpu;
+  options.fence = NicFence::kGpu;
   Job job(sim, options);
   std::byte* memory[2];
   for (int pe = 0; pe < 2; ++pe) {
@@ -104,7 +104,7 @@ void far_source(simt::Simulation& sim) {
     key.bytes = kBytes;
     key.memory = memory[pe];
     job.key(pe, 4) = key;
-    Window window{memory[pe], kBytes, {Be32{Job::kSecondKey}}, nullptr, nullptr, nullptr};
+    Window window{memory[pe], kBytes, {mlx5::key(Job::kSecondKey)}, nullptr, nullptr, nullptr};
     window.far = 1;
     job.windows(pe).window[1] = window;
     job.windows(pe).count = 2;
@@ -161,7 +161,7 @@ void far_fetches(simt::Simulation& sim) {
   JobOptions options = any_options(sim.random());
   const bool whole_gpu = sim.random().one_in(2);
   // To the model far memory is also what a fence of the GPU does not reach.
-  if (whole_gpu) options.fence = mlx5::NicFence::kSystem;
+  if (whole_gpu) options.fence = NicFence::kSystem;
   Job job(sim, options);
   auto* memory = static_cast<std::byte*>(sim.memory().allocate(kBytes, "memory of the host"));
   if (whole_gpu) {
@@ -173,7 +173,7 @@ void far_fetches(simt::Simulation& sim) {
     job.key(0, 4).number = Job::kSecondKey;
     job.key(0, 4).bytes = kBytes;
     job.key(0, 4).memory = memory;
-    Window window{memory, kBytes, {Be32{Job::kSecondKey}}, nullptr, nullptr, nullptr};
+    Window window{memory, kBytes, {mlx5::key(Job::kSecondKey)}, nullptr, nullptr, nullptr};
     window.far = window.dumped = 1;
     job.windows(0).window[1] = window;
     job.windows(0).count = 2;
@@ -208,7 +208,7 @@ void landing_cells(simt::Simulation& sim) {
   Job job(sim, options);
   bool first_has_ticket = false;
   for (uint32_t i = 0; i < 2; ++i) *job.at<uint64_t>(1, kWords, i) = tagged(1, i, 0);
-  mlx5::SendQueue& q = job.queue(0, 1);
+  SendQueue& q = job.queue(0, 1);
   job.launch(0, {2, 1}, [&] {
     const Context ctx = job.context<Reach::kGpu>(0);
     const uint32_t mine = block_in_grid();
@@ -218,7 +218,7 @@ void landing_cells(simt::Simulation& sim) {
         first_has_ticket = load_relaxed<Reach::kGpu>(&q.landing_ticket) != 0;
         relax();
       }
-      fetch_add_relaxed<Reach::kGpu>(&q.landing_ticket, uint64_t{mlx5::kLandingCells - 1});
+      fetch_add_relaxed<Reach::kGpu>(&q.landing_ticket, uint64_t{kLandingCells - 1});
     }
     const auto old = atomic_fetch_add(ctx, job.at<uint64_t>(0, kWords, mine), 1, 1);
     must(old.status, "atomic_fetch_add");

@@ -17,6 +17,7 @@
 
 #include "device/api.h"
 #include "device/base/launch.h"
+#include "device/mlx5/nic.h"
 #include "tests/support/fake_nic.h"
 
 namespace peal::testing {
@@ -44,7 +45,7 @@ class QueueRig {
  public:
   QueueRig(const RigOptions& options, uint32_t peer, uint32_t number, const uint32_t* stop)
       : blocks_(options.depth),
-        landing_(mlx5::kLandingCells + 1),
+        landing_(kLandingCells + 1),
         nic_({.blocks = reinterpret_cast<const uint8_t*>(blocks_.data()),
               .depth = options.depth,
               .record = &record_.send.raw,
@@ -53,16 +54,16 @@ class QueueRig {
               .start = options.start}) {
     std::memset(static_cast<void*>(&cqe_), 0xff, sizeof cqe_);
     record_.send = Be32{static_cast<uint32_t>(options.start & 0xffff)};
-    queue.blocks = blocks_.data();
-    queue.doorbell_record = &record_;
-    queue.doorbell = &doorbell;
-    queue.cqe = &cqe_;
+    queue.nic.blocks = blocks_.data();
+    queue.nic.doorbell_record = &record_;
+    queue.nic.doorbell = &doorbell;
+    queue.nic.cqe = &cqe_;
     queue.landing = landing_.data();
     queue.stop = stop;
     queue.landing_address = kLandingAddress;
-    queue.landing_lkey = Be32{0x77000000 + number};
+    queue.landing_key = mlx5::key(0x77000000 + number);
     queue.mask = options.depth - 1;
-    queue.qpn_shifted = Be32{(0xABC000 + number) << 8};
+    queue.nic.qpn_shifted = Be32{(0xABC000 + number) << 8};
     queue.peer = peer;
     queue.timeout_ns = options.timeout_ns;
     queue.reserved = queue.published = queue.rung = queue.completed = queue.settled = options.start;
@@ -79,16 +80,16 @@ class QueueRig {
   mlx5::Cqe& cqe() { return cqe_; }
   /// The send half of the doorbell record, as a number.
   uint32_t record() const { return record_.send.host(); }
-  const mlx5::LandingCell& landing(size_t index) const { return landing_[index]; }
+  const LandingCell& landing(size_t index) const { return landing_[index]; }
 
-  mlx5::SendQueue queue{};
+  SendQueue queue{};
   uint64_t doorbell = 0;  ///< the register
 
  private:
   std::vector<mlx5::Wqebb> blocks_;
   mlx5::DoorbellRecord record_{};
   mlx5::Cqe cqe_{};
-  std::vector<mlx5::LandingCell> landing_;
+  std::vector<LandingCell> landing_;
   FakeNic nic_;
 };
 
@@ -112,8 +113,8 @@ class DeviceRig {
     Window& window = windows_.window[0];
     window = {heap(), kHeapBytes, {}, nullptr, nullptr, nullptr};
     for (uint32_t rail = 0; rail < options.rails; ++rail) {
-      window.lkeys[rail] = Be32{lkey(rail)};
-      for (int pe = 0; pe < options.n_pes; ++pe) rkeys_.push_back(Be32{rkey(0, pe, rail)});
+      window.lkeys[rail] = mlx5::key(lkey(rail));
+      for (int pe = 0; pe < options.n_pes; ++pe) rkeys_.push_back(mlx5::key(rkey(0, pe, rail)));
     }
     window.rkeys = window.word_rkeys = rkeys_.data();
     windows_.count = 1;
@@ -151,7 +152,7 @@ class DeviceRig {
     }
     ctx.windows = &windows_;
     ctx.queues = reinterpret_cast<std::byte*>(placed_.get());
-    ctx.queue_stride = sizeof(mlx5::SendQueue);
+    ctx.queue_stride = sizeof(SendQueue);
     if (marked_for_ != R) lay_marks(R);
     ctx.marks = marks_.data();
     ctx.state = &state_;
@@ -174,7 +175,7 @@ class DeviceRig {
     return reinterpret_cast<T*>(heap_of(pe) + offset);
   }
 
-  mlx5::SendQueue& queue(int pe, uint32_t set = 0) { return placed_[index(pe, set)]; }
+  SendQueue& queue(int pe, uint32_t set = 0) { return placed_[index(pe, set)]; }
   QueueRig& rig(int pe, uint32_t set = 0) { return *queues_[index(pe, set)]; }
   FakeNic& nic(int pe, uint32_t set = 0) { return rig(pe, set).nic(); }
   const UsageError& usage() const { return state_.usage; }
@@ -182,7 +183,7 @@ class DeviceRig {
   ContextState& state() { return state_; }
   /// Whether quiet looks at the queue. At first it looks at all, as if they had been posted to.
   bool marked(int pe, uint32_t set = 0) {
-    const mlx5::SendQueue& q = queue(pe, set);
+    const SendQueue& q = queue(pe, set);
     return (*q.marks & q.mark_bit) != 0;
   }
 
@@ -211,16 +212,16 @@ class DeviceRig {
 
   // Kernels find queues at a stride, so the state lies in one array of its own.
   void place_queues() {
-    placed_ = std::make_unique<mlx5::SendQueue[]>(queues_.size());
+    placed_ = std::make_unique<SendQueue[]>(queues_.size());
     for (size_t i = 0; i < queues_.size(); ++i) placed_[i] = queues_[i]->queue;
   }
 
   // Marks lie otherwise where blocks own queues.
   void lay_marks(Reach reach) {
     const auto n_pes = static_cast<uint32_t>(options_.n_pes);
-    marks_.assign(mlx5::mark_words(options_.queues_per_peer, n_pes), 0);
+    marks_.assign(mark_words(options_.queues_per_peer, n_pes), 0);
     for (uint32_t i = 0; i < queues_.size(); ++i) {
-      const uint32_t at = mlx5::mark_index(i / n_pes, i % n_pes, n_pes, reach != Reach::kGpu);
+      const uint32_t at = mark_index(i / n_pes, i % n_pes, n_pes, reach != Reach::kGpu);
       placed_[i].marks = &marks_[at / 64];
       placed_[i].mark_bit = uint64_t{1} << at % 64;
       marks_[at / 64] |= placed_[i].mark_bit;
@@ -231,11 +232,11 @@ class DeviceRig {
   RigOptions options_;
   uint32_t stop_ = 0;
   std::vector<std::unique_ptr<Heap>> heaps_;
-  std::vector<Be32> rkeys_;
+  std::vector<NicKey> rkeys_;
   WindowTable windows_{};
   ContextState state_{};
   std::vector<std::unique_ptr<QueueRig>> queues_;
-  std::unique_ptr<mlx5::SendQueue[]> placed_;
+  std::unique_ptr<SendQueue[]> placed_;
   std::vector<uint64_t> marks_;
   Reach marked_for_ = Reach::kSystem;  // no context yet
 };

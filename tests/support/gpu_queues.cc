@@ -41,21 +41,21 @@ GpuQueues::GpuQueues(const Options& options)
   }
 }
 
-std::vector<mlx5::SendQueue> GpuQueues::describe() const {
+std::vector<SendQueue> GpuQueues::describe() const {
   const nic::QueueMemoryLayout layout{options_.depth};
-  std::vector<mlx5::SendQueue> queues(options_.count);
+  std::vector<SendQueue> queues(options_.count);
   for (uint32_t i = 0; i < options_.count; ++i) {
     std::byte* base = options_.queues.address + i * layout.bytes();
-    mlx5::SendQueue& queue = queues[i];
-    queue.blocks = reinterpret_cast<mlx5::Wqebb*>(base + layout.send_queue());
-    queue.doorbell_record = reinterpret_cast<mlx5::DoorbellRecord*>(base + layout.doorbell());
-    queue.doorbell = static_cast<uint64_t*>(uar_.doorbell());
-    queue.cqe = reinterpret_cast<mlx5::Cqe*>(base + layout.cqe());
-    queue.landing = reinterpret_cast<mlx5::LandingCell*>(base + layout.landing());
+    SendQueue& queue = queues[i];
+    queue.nic.blocks = reinterpret_cast<mlx5::Wqebb*>(base + layout.send_queue());
+    queue.nic.doorbell_record = reinterpret_cast<mlx5::DoorbellRecord*>(base + layout.doorbell());
+    queue.nic.doorbell = static_cast<uint64_t*>(uar_.doorbell());
+    queue.nic.cqe = reinterpret_cast<mlx5::Cqe*>(base + layout.cqe());
+    queue.landing = reinterpret_cast<LandingCell*>(base + layout.landing());
     queue.landing_address = i * layout.bytes() + layout.landing();
-    queue.landing_lkey = landing_.lkey();
+    queue.landing_key = landing_.lkey();
     queue.mask = options_.depth - 1;
-    queue.qpn_shifted = Be32{pairs_[i].number() << 8};
+    queue.nic.qpn_shifted = Be32{pairs_[i].number() << 8};
     queue.last_published = ~uint64_t{0};
   }
   return queues;

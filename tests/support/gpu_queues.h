@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "device/mlx5/queue.h"
+#include "device/transport/model.h"
 #include "host/nic/device.h"
-#include "host/nic/queue_pair.h"
+#include "host/nic/mlx5/queue_pair.h"
 
 namespace peal::testing {
 
@@ -40,14 +40,14 @@ class GpuQueues {
   explicit GpuQueues(const Options& options);
 
   /// As kernels use them; the caller fills in what only it knows: stop, timeout.
-  std::vector<mlx5::SendQueue> describe() const;
+  std::vector<SendQueue> describe() const;
 
-  Be32 data_rkey() const { return data_.rkey(); }
-  Be32 data_lkey() const { return data_.lkey(); }
+  NicKey data_rkey() const { return data_.rkey(); }
+  NicKey data_lkey() const { return data_.lkey(); }
   /// Another key of `data`, always of strict ordering: for words that tell of other data.
-  Be32 word_rkey() const { return words_.rkey(); }
-  Be32 source_lkey() const { return source_.lkey(); }
-  Be32 source_rkey() const { return source_.rkey(); }
+  NicKey word_rkey() const { return words_.rkey(); }
+  NicKey source_lkey() const { return source_.lkey(); }
+  NicKey source_rkey() const { return source_.rkey(); }
   nic::QueuePair& pair(uint32_t index) { return pairs_[index]; }
 
  private:

@@ -98,7 +98,7 @@ class Matrix {
     return pe_.make_context({.queues_per_peer = 1, .depth = 128, .timeout = timeout});
   }
   bool acts(const Row& row) const { return me_ == 0 || row.both(); }
-  mlx5::SendQueue& queue(const Owned& owned, int peer) const {
+  SendQueue& queue(const Owned& owned, int peer) const {
     return *detail::queue_at(owned.value(), static_cast<uint32_t>(peer));
   }
 
@@ -169,7 +169,7 @@ class Matrix {
     auto owned = std::make_unique<Owned>(context(deadline(column, row)));
     lay_out();
     const uint64_t first = queue(*owned, 1).published;
-    if (me_ == column.nic) inject(column, queue(*owned, 1).qpn());
+    if (me_ == column.nic) inject(column, queue(*owned, 1).nic.qpn());
     pe_.barrier();
     char letters[3] = {'-', '-', '-'};
     if (me_ == 0) {
@@ -199,8 +199,7 @@ class Matrix {
   /// Runtime::failure() names peer, request, opcode and syndrome; of waits that timed out it tells
   /// what they waited for. The NIC reports a flushed request
   /// that asked for a completion in the place of the first error: then the record may name that.
-  void expect_record(const Column& column, const Row& row, const mlx5::SendQueue& q,
-                     uint64_t first) {
+  void expect_record(const Column& column, const Row& row, const SendQueue& q, uint64_t first) {
     const Failure failure = pe_.failure();
     if (column.ends != Status::kQueueError) {
       EXPECT_EQ(failure.status, column.ends) << failure.text;

@@ -36,7 +36,7 @@ PEAL_KERNEL copy_from(Context ctx, uint64_t* box, const uint64_t* source) {
 PEAL_KERNEL misuse(Context ctx, uint64_t* box) { (void)p(ctx, box, uint64_t{1}, 99); }
 
 PEAL_KERNEL break_queue(Context ctx, uint32_t index) {
-  auto* const queue = reinterpret_cast<mlx5::SendQueue*>(ctx.queues + index * ctx.queue_stride);
+  auto* const queue = reinterpret_cast<SendQueue*>(ctx.queues + index * ctx.queue_stride);
   queue->error.wqe_index = 7;
   queue->error.syndrome = 0x13;
   store_release<Reach::kSystem>(&queue->error.status, static_cast<uint32_t>(Status::kQueueError));
@@ -244,7 +244,7 @@ TEST_F(RuntimeOnGpu, HasNoCpuRingANicThatRunsOnAGpu) {
 // Fails at 438a779, where every fence before a doorbell had system scope.
 TEST_F(RuntimeOnGpu, FencesAsFarAsItIsAsked) {
   config_.transport = TransportKind::kIbgda;
-  using mlx5::NicFence;
+  using NicFence;
   for (const auto& [asked, expected] : {std::pair{FenceKind::kAuto, NicFence::kSystem},
                                         {FenceKind::kGpu, NicFence::kGpu},
                                         {FenceKind::kSystem, NicFence::kSystem}}) {
@@ -253,7 +253,7 @@ TEST_F(RuntimeOnGpu, FencesAsFarAsItIsAsked) {
       ::setenv("PEAL_SOFTNIC_FABRIC", std::to_string(::getpid()).c_str(), 1);
       Runtime pe = start(group);
       const Context ctx = pe.context();
-      return reinterpret_cast<const mlx5::SendQueue*>(ctx.queues)->fence == wanted ? 0 : 1;
+      return reinterpret_cast<const SendQueue*>(ctx.queues)->fence == wanted ? 0 : 1;
     });
   }
 }
@@ -311,8 +311,8 @@ TEST_F(RuntimeOnGpu, RingsByAPageOnItsOwnGpu) {
   config_.transport = TransportKind::kIbgda;
   bootstrap::run_threads(2, [&](Bootstrap& group) {
     Runtime pe = start(group);
-    const auto* const queue = reinterpret_cast<const mlx5::SendQueue*>(pe.context().queues);
-    EXPECT_TRUE(Gpu::open(pe.my_pe(), 0)->owns(queue->doorbell)) << pe.my_pe();
+    const auto* const queue = reinterpret_cast<const SendQueue*>(pe.context().queues);
+    EXPECT_TRUE(Gpu::open(pe.my_pe(), 0)->owns(queue->nic.doorbell)) << pe.my_pe();
     EXPECT_EQ(send_around(pe), 0);
     pe.barrier();
   });

@@ -203,7 +203,7 @@ TEST(Links, AreProvenWhileAnotherPeerStandsStill) {
       [](Runtime& pe, uint64_t* words) {
         const fault_test::Injector nic;
         const auto qpn_to = [&](uint32_t peer) {
-          const auto& shifted = detail::queue_at(pe.context(), peer)->qpn_shifted.raw;
+          const auto& shifted = detail::queue_at(pe.context(), peer)->nic.qpn_shifted.raw;
           return Be32::from_raw(__atomic_load_n(&shifted, __ATOMIC_RELAXED)).host() >> 8;
         };
         const bool stands = pe.my_pe() == 0 || pe.my_pe() == 2;
@@ -346,7 +346,7 @@ TEST(Links, AreOpenedByTheRecoveryAfterOneThatFailed) {
   on_pes([](Runtime& pe, uint64_t* words) {
     all_is_well(pe, pe.context(), words);
     const fault_test::Injector nic;
-    if (pe.my_pe() == 2) other_end = detail::queue_at(pe.context(), 0)->qpn();
+    if (pe.my_pe() == 2) other_end = detail::queue_at(pe.context(), 0)->nic.qpn();
     pe.barrier();
     if (pe.my_pe() == 0) {
       nic.inject("wqe=1 fault=syndrome:0x13");
@@ -356,7 +356,7 @@ TEST(Links, AreOpenedByTheRecoveryAfterOneThatFailed) {
       const auto fault_of = [](uint32_t qpn) {
         return "wqe=2 fault=syndrome:0x12 qp=" + std::to_string(qpn) + "\n";
       };
-      nic.inject(fault_of(detail::queue_at(pe.context(), 2)->qpn()) + fault_of(other_end));
+      nic.inject(fault_of(detail::queue_at(pe.context(), 2)->nic.qpn()) + fault_of(other_end));
     }
     pe.barrier();
     EXPECT_THROW(pe.recover(), Error);

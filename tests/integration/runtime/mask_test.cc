@@ -384,12 +384,10 @@ PEAL_KERNEL reach_outside(Status* ended, Context ctx, int pe) {
   *ended = p(ctx, reinterpret_cast<uint64_t*>(ctx.heap.base + ctx.heap.bytes), 7, pe);
 }
 PEAL_KERNEL break_queue(Status* ended, Context ctx, uint64_t* words, int pe) {
-  mlx5::SendQueue* const q = detail::queue_at(ctx, static_cast<uint32_t>(pe));
-  const mlx5::Remote nowhere{0, Be32{0x00badbadu}};
+  SendQueue* const q = detail::queue_at(ctx, static_cast<uint32_t>(pe));
+  const nic::Remote nowhere{0, mlx5::key(0x00badbad)};
   const uint32_t payload[3] = {static_cast<uint32_t>(words[0]), 0, 0};
-  *ended = ibgda::post<Reach::kGpu>(*q, ibgda::Alone{}, [&](const mlx5::Header& h) {
-             return mlx5::compose_write_inline(h, nowhere, payload, 8);
-           }).status;
+  *ended = nic::post<Reach::kGpu>(*q, nic::Alone{}, nic::write_inline(nowhere, payload, 8)).status;
   if (*ended == Status::kOk) *ended = quiet(ctx);
 }
 

@@ -108,39 +108,36 @@ TEST(Proxy, LosesNoMaskedAtomic) {
   });
 }
 
-/// Posts what `compose` makes behind a good put, and waits for it.
-template <class Compose>
-PEAL_DEVICE Status post_behind_a_put(const Context& ctx, uint64_t* words, const Compose& compose) {
+/// Posts the request behind a good put, and waits for it.
+template <class Request>
+PEAL_DEVICE Status post_behind_a_put(const Context& ctx, uint64_t* words, const Request& request) {
   Status status = p(ctx, words + 7, 77, 1);
   if (status != Status::kOk) return status;
-  mlx5::SendQueue* const q = detail::queue_at(ctx, 1);
-  status = ibgda::post<Reach::kGpu>(*q, ibgda::Alone{}, compose).status;
+  SendQueue* const q = detail::queue_at(ctx, 1);
+  status = nic::post<Reach::kGpu>(*q, nic::Alone{}, request).status;
   return status == Status::kOk ? quiet(ctx) : status;
 }
 
 PEAL_KERNEL post_bad_key(Status* ended, Context ctx, uint64_t* words) {
   const uint32_t payload[3] = {1, 2, 3};
-  *ended = post_behind_a_put(ctx, words, [&](const mlx5::Header& h) {
-    return mlx5::compose_write_inline(h, mlx5::Remote{0, Be32{0x00badbadu}}, payload, 8);
-  });
+  const nic::Remote nowhere{0, mlx5::key(0x00badbad)};
+  *ended = post_behind_a_put(ctx, words, nic::write_inline(nowhere, payload, 8));
 }
 PEAL_KERNEL post_wait(Status* ended, Context ctx, uint64_t* words) {
-  *ended = post_behind_a_put(ctx, words,
-                             [&](const mlx5::Header& h) { return mlx5::compose_wait(h, 1, 1); });
+  *ended = post_behind_a_put(ctx, words, mlx5::WaitForCq{1, 1});
+}
+/// A NOP that another lap of the ring left.
+struct LateNop {};
+PEAL_HD mlx5::Wqe<1> compose(mlx5::Header h, LateNop) {
+  h.index += 1024;  // as many as the ring has
+  return mlx5::compose(h, mlx5::Nop{});
 }
 PEAL_KERNEL post_other_lap(Status* ended, Context ctx, uint64_t* words) {
-  *ended = post_behind_a_put(ctx, words, [&](const mlx5::Header& h) {
-    mlx5::Header late = h;
-    late.index += 1024;  // as many as the ring has
-    return mlx5::compose_nop(late);
-  });
+  *ended = post_behind_a_put(ctx, words, LateNop{});
 }
 PEAL_KERNEL post_result_elsewhere(Status* ended, Context ctx, uint64_t* words) {
-  *ended = post_behind_a_put(ctx, words, [&](const mlx5::Header& h) {
-    const mlx5::Local heap{0, ctx.heap.lkeys[0]};
-    const mlx5::MaskedAdd<uint32_t> add{1, 0};
-    return mlx5::compose_masked(h, mlx5::Remote{0, ctx.heap.rkeys[1]}, add, heap);
-  });
+  using Add = nic::Atomic<Update::kAdd, uint32_t>;
+  *ended = post_behind_a_put(ctx, words, Add{{0, ctx.heap.rkeys[1]}, {0, ctx.heap.lkeys[0]}, 1});
 }
 
 struct Mistake {

@@ -116,9 +116,9 @@ TEST(Recovery, WorksAgainAndAgainFromEveryPe) {
 
 PEAL_KERNEL hold_a_slot(Context ctx, int pe) {
   auto* const queue =
-      reinterpret_cast<mlx5::SendQueue*>(ctx.queues + static_cast<uint64_t>(pe) * ctx.queue_stride);
+      reinterpret_cast<SendQueue*>(ctx.queues + static_cast<uint64_t>(pe) * ctx.queue_stride);
   uint64_t at = 0;
-  static_cast<void>(mlx5::reserve<Reach::kGpu>(*queue, 1, &at));
+  static_cast<void>(nic::reserve<Reach::kGpu>(*queue, 1, &at));
 }
 PEAL_KERNEL post_one(Status* ended, Context ctx, uint64_t* word, int pe) {
   *ended = p(ctx, word, 7, pe);
@@ -152,10 +152,10 @@ TEST(Recovery, OpensAQueueThatATimeoutHasClosed) {
 
 PEAL_KERNEL take_all_cells(Context ctx, int pe) {
   auto* const queue =
-      reinterpret_cast<mlx5::SendQueue*>(ctx.queues + static_cast<uint64_t>(pe) * ctx.queue_stride);
-  for (uint32_t i = 0; i < mlx5::kLandingCells; ++i) {
+      reinterpret_cast<SendQueue*>(ctx.queues + static_cast<uint64_t>(pe) * ctx.queue_stride);
+  for (uint32_t i = 0; i < kLandingCells; ++i) {
     Status status = Status::kOk;
-    static_cast<void>(ibgda::Landing::take<Reach::kGpu>(*queue, &status));
+    static_cast<void>(nic::take_landing<Reach::kGpu>(*queue, &status));
   }
 }
 PEAL_KERNEL fetch_one(Status* ended, Context ctx, uint64_t* word, int pe) {

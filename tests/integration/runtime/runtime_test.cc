@@ -151,7 +151,7 @@ TEST(RuntimeLife, HasKeysOfTheirOwnForPayloadThatMayBeReordered) {
       EXPECT_EQ(context.relaxed, 1u);  // WRITEs of this NIC may overtake each other in any case
       EXPECT_EQ(context.signals, kSignalsSwap);
       for (int peer = 0; peer < 2; ++peer) {
-        EXPECT_EQ(context.heap.rkeys[peer].raw != context.heap.word_rkeys[peer].raw, relaxed);
+        EXPECT_EQ(context.heap.rkeys[peer] != context.heap.word_rkeys[peer], relaxed);
       }
       greet(pe);
     });

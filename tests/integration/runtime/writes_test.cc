@@ -34,11 +34,12 @@ bool holds(const std::string& text, const std::string& part) {
 /// The opcodes that the PE's only queue to `peer` has carried since it was made.
 std::vector<int> opcodes(const Runtime& pe, int peer) {
   const Context ctx = pe.context();
-  const auto* const q = reinterpret_cast<const mlx5::SendQueue*>(
+  const auto* const q = reinterpret_cast<const SendQueue*>(
       ctx.queues + static_cast<uint64_t>(peer) * ctx.queue_stride);
   std::vector<int> all;
   for (uint64_t i = pe.config().self_test ? kSelfTestBlocks : 0; i < q->published; ++i) {
-    const auto* const control = reinterpret_cast<const mlx5::ControlSegment*>(q->block(i));
+    const auto* const control =
+        reinterpret_cast<const mlx5::ControlSegment*>(q->nic.block(i, q->mask));
     all.push_back(static_cast<int>(control->opmod_idx_opcode.host() & 0xff));
   }
   return all;

@@ -81,7 +81,7 @@ TEST(FetchLater, WhereValuesComeToCellsAloneTheyAreWaitedFor) {
   }
   EXPECT_EQ(ticket.status, Status::kOk);
   EXPECT_EQ(*rig.local<uint64_t>(kOld), 40u);
-  EXPECT_EQ(rig.nic(1).seen()[0].local_address() % sizeof(mlx5::LandingCell), 0u);
+  EXPECT_EQ(rig.nic(1).seen()[0].local_address() % sizeof(LandingCell), 0u);
   EXPECT_NE(rig.nic(1).seen()[0].lkey(), DeviceRig::kHeapLkey);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Polling one collapsed CQE: which counters are news, and what an error leaves behind.
-#include "device/mlx5/completion.h"
+#include "device/nic/completion.h"
 
 #include <sys/mman.h>
 
@@ -12,9 +12,12 @@
 #include "gtest/gtest.h"
 #include "tests/support/device_rig.h"
 
-namespace peal::mlx5 {
+namespace peal::nic {
 namespace {
 
+using mlx5::Cqe;
+using mlx5::CqeOpcode;
+using mlx5::kMaxDepth;
 using testing::QueueRig;
 using testing::RigOptions;
 
@@ -289,7 +292,7 @@ TEST_F(CompletionLate, ACounterFromALapAgoCompletesNothing) {
   cq.q.completed = 5;
   cq.complete(5);
   std::memcpy(page_, &cq.rig.cqe(), sizeof(Cqe));
-  cq.q.cqe = static_cast<Cqe*>(page_);
+  cq.q.nic.cqe = static_cast<Cqe*>(page_);
   ASSERT_EQ(::mprotect(page_, kPage, PROT_NONE), 0);
   poll<kReach>(cq.q);
   EXPECT_EQ(cq.q.rung, 0x1000au) << "the handler ran";
@@ -309,4 +312,4 @@ TEST(Completion, AQueueWithOneOwnerPollsTheSame) {
 }
 
 }  // namespace
-}  // namespace peal::mlx5
+}  // namespace peal::nic

@@ -23,7 +23,7 @@ constexpr size_t kBytes = 64;
 /// A PE with a window of its own, `dumped` as the host says of it.
 struct WithWindow {
   explicit WithWindow(uint16_t dumped) {
-    Window window{memory, sizeof memory, {Be32{kLkey}}, nullptr, nullptr, nullptr};
+    Window window{memory, sizeof memory, {mlx5::key(kLkey)}, nullptr, nullptr, nullptr};
     window.dumped = dumped;
     rig.windows().window[1] = window;
     rig.windows().count = 2;
@@ -101,7 +101,7 @@ TEST(Dump, IsPostedByLanesTogether) {
 TEST(Dump, IsNotPostedBehindAFetchThatWasNot) {
   WithWindow pe(1);
   pe.rig.stop(Status::kAborted);
-  pe.rig.queue(1).completed = pe.rig.queue(1).reserved - mlx5::kUnconnected;
+  pe.rig.queue(1).completed = pe.rig.queue(1).reserved - kUnconnected;
   uint32_t wish = 0;
   pe.rig.queue(1).request = &wish;
   const Ticket ticket = get_nbi(pe.rig.context(), pe.memory, pe.rig.heap() + kSource, kBytes, 1);

@@ -2,7 +2,7 @@
 //
 // Marks of queues that were posted to: when they are set and taken off, and that quiet goes by
 // them.
-#include "device/mlx5/mark.h"
+#include "device/nic/mark.h"
 
 #include <vector>
 
@@ -26,7 +26,7 @@ void settle_down(const BasicContext<R>& ctx) {
 }
 
 /// A queue that quiet waits for in vain, if it looks.
-void make_look_busy(mlx5::SendQueue& q) { ++q.last_published; }
+void make_look_busy(SendQueue& q) { ++q.last_published; }
 
 template <class T>
 class Marks : public ::testing::Test {};
@@ -107,7 +107,7 @@ TYPED_TEST(Marks, AreSetByAnErrorOfAQueueThatWasNotPostedTo) {
   DeviceRig rig({.timeout_ns = kMillisecond});
   const auto ctx = rig.context<TypeParam::kReach>();
   settle_down(ctx);
-  rig.queue(1).landing_ticket = mlx5::kLandingCells;  // the next user of cell 0, which has one
+  rig.queue(1).landing_ticket = kLandingCells;  // the next user of cell 0, which has one
   EXPECT_EQ(g(ctx, rig.local<int>(0), 1).status, Status::kTimeout);
   EXPECT_TRUE(rig.marked(1));
   EXPECT_EQ(quiet(ctx), Status::kTimeout);
@@ -139,24 +139,24 @@ TYPED_TEST(Marks, AreTakenOffAPeThatWasGivenUp) {
 TEST(Mark, AQueueThatIsNotSettledKeepsItsMark) {
   DeviceRig rig({.settle = true});
   rig.context();
-  mlx5::SendQueue& q = rig.queue(1);
+  SendQueue& q = rig.queue(1);
   q.reserved = q.published = q.rung = q.completed = 3;
   q.last_published = 2;
   q.settled = 2;
-  mlx5::unmark<Reach::kGpu>(q, true);
+  nic::unmark<Reach::kGpu>(q, true);
   EXPECT_TRUE(rig.marked(1));
   q.settled = 3;
-  mlx5::unmark<Reach::kGpu>(q, true);
+  nic::unmark<Reach::kGpu>(q, true);
   EXPECT_FALSE(rig.marked(1));
 }
 
 TEST(Mark, AQueueThatSomebodyHasReservedKeepsItsMark) {
   DeviceRig rig;
   rig.context();
-  mlx5::SendQueue& q = rig.queue(1);
+  SendQueue& q = rig.queue(1);
   uint64_t first = 0;
-  ASSERT_EQ(mlx5::reserve<Reach::kGpu>(q, 1, &first), Status::kOk);
-  mlx5::unmark<Reach::kGpu>(q, false);
+  ASSERT_EQ(nic::reserve<Reach::kGpu>(q, 1, &first), Status::kOk);
+  nic::unmark<Reach::kGpu>(q, false);
   EXPECT_TRUE(rig.marked(1));
   EXPECT_EQ(q.reserved, 1u);
 }

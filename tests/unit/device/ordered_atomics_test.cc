@@ -164,8 +164,8 @@ TEST(Release, GoesBehindThePayloadOnOneQueueWithNothingBetween) {
 
 TEST(Release, GoesByTheKeyOfWords) {
   DeviceRig rig;
-  const Be32 keys[2] = {Be32{1u}, Be32{DeviceRig::rkey(0, 1)}};
-  const Be32 loose[2] = {Be32{2u}, Be32{3u}};
+  const NicKey keys[2] = {mlx5::key(1), mlx5::key(DeviceRig::rkey(0, 1))};
+  const NicKey loose[2] = {mlx5::key(2), mlx5::key(3)};
   rig.windows().window[0].word_rkeys = keys;
   rig.windows().window[0].rkeys = loose;
   const NicThread nics(rig);

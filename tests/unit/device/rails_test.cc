@@ -51,21 +51,24 @@ TEST(Rails, EveryQueueUsesTheKeysOfItsOwnNic) {
 TEST(Rails, AWindowHasItsKeysByRailToo) {
   DeviceRig rig({.queues_per_peer = 2, .rails = 2});
   std::byte buffer[64];
-  const std::array<Be32, 4> keys = {Be32{1u}, Be32{2u}, Be32{3u}, Be32{4u}};  // [rail][pe]
-  rig.windows().window[1] = {buffer,      sizeof buffer, {Be32{0x51u}, Be32{0x52u}},
+  const std::array<NicKey, 4> keys = {mlx5::key(1), mlx5::key(2), mlx5::key(3),
+                                      mlx5::key(4)};  // [rail][pe]
+  rig.windows().window[1] = {buffer,      sizeof buffer, {mlx5::key(0x51), mlx5::key(0x52)},
                              keys.data(), keys.data(),   nullptr};
   rig.windows().count = 2;
   const Context ctx = rig.context();
   const Window& window = rig.windows().window[1];
-  EXPECT_EQ(detail::resolve(ctx, {buffer, 8, 1}).remote.rkey.host(), 2u);
-  EXPECT_EQ(detail::resolve_local(ctx, rig.queue(1, 0), buffer, 8).local.lkey.host(), 0x51u);
-  EXPECT_EQ(detail::resolve_local(ctx, rig.queue(1, 1), buffer, 8).local.lkey.host(), 0x52u);
+  EXPECT_EQ(detail::resolve(ctx, {buffer, 8, 1}).remote.key, mlx5::key(2));
+  EXPECT_EQ(mlx5::wire(detail::resolve_local(ctx, rig.queue(1, 0), buffer, 8).local.key).host(),
+            0x51u);
+  EXPECT_EQ(mlx5::wire(detail::resolve_local(ctx, rig.queue(1, 1), buffer, 8).local.key).host(),
+            0x52u);
   static Window second;
   second = window;
   static uint32_t key;
   const Deed resolve_there = [](const Context& c, std::byte*) {
     const auto there = detail::resolve(c, {second.base, 8, 1});
-    key = there.remote.rkey.host();
+    key = mlx5::wire(there.remote.key).host();
     return there.status;
   };
   ASSERT_EQ(run_as_block(rig, 1, resolve_there), Status::kOk);

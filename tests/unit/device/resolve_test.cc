@@ -23,11 +23,12 @@ PEAL_DEVICE detail::Destination where(const BasicContext<R>& ctx, const void* ad
 }
 
 /// Remote keys for one more window: one per PE.
-constexpr std::array<Be32, 2> kKeys = {Be32{0xcafe0001u}, Be32{0xcafe0002u}};
+constexpr std::array<NicKey, 2> kKeys = {mlx5::key(0xcafe0001), mlx5::key(0xcafe0002)};
 
-void add_window(DeviceRig& rig, std::byte* base, uint64_t bytes, const Be32* rkeys) {
+void add_window(DeviceRig& rig, std::byte* base, uint64_t bytes, const NicKey* rkeys) {
   WindowTable& table = rig.windows();
-  table.window[table.count] = {base, bytes, {Be32{0x5151u}, Be32{0x5252u}}, rkeys, rkeys, nullptr};
+  table.window[table.count] = {base,  bytes, {mlx5::key(0x5151), mlx5::key(0x5252)},
+                               rkeys, rkeys, nullptr};
   ++table.count;
 }
 
@@ -37,20 +38,20 @@ TEST(Resolve, AnAddressBecomesAnOffsetAndTheKeyOfItsPe) {
     const auto d = where(rig.context(), rig.local<char>(0x123), 8, pe);
     EXPECT_EQ(d.status, Status::kOk);
     EXPECT_EQ(d.remote.address, 0x123u);
-    EXPECT_EQ(d.remote.rkey.host(), DeviceRig::rkey(0, pe));
+    EXPECT_EQ(d.remote.key, mlx5::key(DeviceRig::rkey(0, pe)));
     EXPECT_EQ(d.queue, &rig.queue(pe));
   }
 }
 
 TEST(Resolve, AWordHasTheStrictlyOrderedKey) {
   DeviceRig rig;
-  const std::array<Be32, 2> strict = {Be32{0x51000000u}, Be32{0x51000001u}};
+  const std::array<NicKey, 2> strict = {mlx5::key(0x51000000), mlx5::key(0x51000001)};
   rig.windows().window[0].word_rkeys = strict.data();
   const auto word =
       detail::resolve(rig.context(), {rig.local<char>(8), 8, 1, detail::Use::kWord, true});
-  EXPECT_EQ(word.remote.rkey.host(), 0x51000001u);
-  EXPECT_EQ(where(rig.context(), rig.local<char>(8), 8, 1).remote.rkey.host(),
-            DeviceRig::rkey(0, 1));
+  EXPECT_EQ(word.remote.key, mlx5::key(0x51000001));
+  EXPECT_EQ(where(rig.context(), rig.local<char>(8), 8, 1).remote.key,
+            mlx5::key(DeviceRig::rkey(0, 1)));
 }
 
 TEST(Resolve, TheWholeWindowIsInside) {
@@ -94,7 +95,7 @@ TEST(Resolve, AHandleReachesAllOfThePeersPart) {
   const auto last = where(rig.context(), window.handle.at(992), 8, 1);
   EXPECT_EQ(last.status, Status::kOk);
   EXPECT_EQ(last.remote.address, 12u + 992);
-  EXPECT_EQ(last.remote.rkey.host(), kKeys[1].host());
+  EXPECT_EQ(last.remote.key, kKeys[1]);
   EXPECT_EQ(window.handle.at<uint64_t>(8) + 2, window.handle.at<uint64_t>(24));
 }
 
@@ -220,7 +221,7 @@ TEST(Resolve, ASecondWindowHasItsOwnKeysAndOffsets) {
   const auto d = where(rig.context(), buffer + 100, 8, 1);
   EXPECT_EQ(d.status, Status::kOk);
   EXPECT_EQ(d.remote.address, 100u);
-  EXPECT_EQ(d.remote.rkey.host(), 0xcafe0002u);
+  EXPECT_EQ(d.remote.key, mlx5::key(0xcafe0002));
 }
 
 TEST(Resolve, ARangeOverTwoNeighbouringWindowsIsInNeither) {
@@ -246,7 +247,7 @@ TEST(Resolve, MemoryRegisteredAtHomeIsASource) {
   const auto from = detail::resolve_local(rig.context(), rig.queue(1), buffer + 16, 200);
   EXPECT_EQ(from.status, Status::kOk);
   EXPECT_EQ(from.local.address, 16u);
-  EXPECT_EQ(from.local.lkey.host(), 0x5151u);
+  EXPECT_EQ(from.local.key, mlx5::key(0x5151));
 }
 
 TEST(Resolve, UnregisteredMemoryIsNoSource) {
@@ -260,7 +261,7 @@ TEST(Resolve, UnregisteredMemoryIsNoSource) {
 TEST(Resolve, WindowsThatAreNotPublishedAreNotSeen) {
   DeviceRig rig;
   std::byte buffer[64];
-  rig.windows().window[1] = {buffer,       sizeof buffer, {Be32{1u}},
+  rig.windows().window[1] = {buffer,       sizeof buffer, {mlx5::key(1)},
                              kKeys.data(), kKeys.data(),  nullptr};
   EXPECT_EQ(where(rig.context(), buffer, 8, 1).status, Status::kNotSymmetric);
 }
@@ -296,14 +297,14 @@ TEST(Resolve, OneOfManyMistakesIsKeptWhole) {
   EXPECT_EQ(rig.usage().bytes, rig.usage().lane.block);
 }
 
-PEAL_KERNEL queue_of_block(Context ctx, mlx5::SendQueue** out) {
+PEAL_KERNEL queue_of_block(Context ctx, SendQueue** out) {
   const auto d = where(ctx, reinterpret_cast<const void*>(ctx.windows->window[0].base), 8, 1);
   out[block_in_grid()] = d.queue;
 }
 
 TEST(Resolve, BlocksAreDealtOverTheQueuesOfAPeer) {
   DeviceRig rig({.n_pes = 2, .queues_per_peer = 3});
-  mlx5::SendQueue* out[7] = {};
+  SendQueue* out[7] = {};
   launch({.blocks = 7, .threads = 1}, queue_of_block, rig.context(), out).wait();
   for (uint32_t b = 0; b < 7; ++b) {
     EXPECT_EQ(out[b], &rig.queue(1, b % 3));
@@ -335,7 +336,7 @@ TEST(Resolve, APeerThatIsNoLongerMappedIsMaskedWhichIsNoMistake) {
   DeviceRig rig;
   std::byte buffer[64];
   std::byte* direct[2] = {nullptr, buffer};
-  rig.windows().window[1] = {buffer, sizeof buffer, {Be32{1u}}, nullptr, nullptr, direct};
+  rig.windows().window[1] = {buffer, sizeof buffer, {mlx5::key(1)}, nullptr, nullptr, direct};
   rig.windows().count = 2;
   EXPECT_EQ(where(rig.context(), buffer, 8, 1).direct, buffer);
   EXPECT_EQ(where(rig.context(), buffer, 8, 0).status, Status::kPeerMasked);

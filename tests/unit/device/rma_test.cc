@@ -123,10 +123,7 @@ PEAL_KERNEL put_of_two_kinds(Context ctx, std::byte* heap) {
   if (me % 2 == 0) {
     (void)put_nbi(ctx, heap + kTarget, heap + kSource, 8, 1);
   } else {
-    const mlx5::Remote at{0, Be32{0u}};
-    const auto swap = [&](const mlx5::Header& h) {
-      return mlx5::compose_masked(h, at, mlx5::MaskedSwap<uint64_t>{}, mlx5::Local{});
-    };
+    const nic::Atomic<Update::kSwap, uint64_t> swap{};
     (void)detail::post<Reach::kGpu, true>(*detail::queue_at(ctx, 1), swap);
   }
 }
@@ -192,7 +189,8 @@ class HugeTransfer : public ::testing::Test {
   static constexpr uint64_t kGiB = uint64_t{1} << 30;
 
   HugeTransfer() {
-    rig.windows().window[1] = {base, 8 * kGiB, {Be32{0x77u}}, keys.data(), keys.data(), nullptr};
+    rig.windows().window[1] = {base,        8 * kGiB,    {mlx5::key(0x77)},
+                               keys.data(), keys.data(), nullptr};
     rig.windows().count = 2;
   }
   void expect(size_t i, uint32_t bytes, uint64_t remote, uint64_t local) {
@@ -206,7 +204,7 @@ class HugeTransfer : public ::testing::Test {
 
   DeviceRig rig;
   std::byte* base = reinterpret_cast<std::byte*>(uintptr_t{1} << 44);
-  std::array<Be32, 2> keys = {Be32{0xaau}, Be32{0xbbu}};
+  std::array<NicKey, 2> keys = {mlx5::key(0xaa), mlx5::key(0xbb)};
 };
 
 TEST_F(HugeTransfer, OneGigabyteIsOneWqe) {

@@ -131,7 +131,7 @@ TEST(G, AnOwnerReusesItsCells) {
 
 TEST(G, AClosedQueueHandsOutNoCellThatIsTaken) {
   DeviceRig rig({.timeout_ns = kMillisecond});
-  rig.queue(1).landing_ticket = mlx5::kLandingCells;  // second lap, nobody gave back the first
+  rig.queue(1).landing_ticket = kLandingCells;  // second lap, nobody gave back the first
   EXPECT_EQ(g(rig.context(), rig.local<int>(0), 1).status, Status::kTimeout);
   EXPECT_EQ(quiet(rig.context()), Status::kTimeout);
   EXPECT_EQ(rig.queue(1).reserved, 0u);
@@ -143,7 +143,7 @@ TEST(G, AClosedQueueHandsOutNoCellThatIsTaken) {
 TEST(G, GivesItsCellBackWhenItTimesOut) {
   DeviceRig rig({.timeout_ns = kMillisecond});
   for (int lap = 0; lap < 3; ++lap) {
-    for (uint32_t i = 0; i < mlx5::kLandingCells / 2; ++i) {
+    for (uint32_t i = 0; i < kLandingCells / 2; ++i) {
       ASSERT_EQ(g(rig.context(), rig.local<int>(0), 1).status, Status::kTimeout);
       ASSERT_EQ(atomic_fetch_add(rig.context(), rig.local<int>(8), 1, 1).status, Status::kTimeout);
       rig.step_all();

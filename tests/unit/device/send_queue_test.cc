@@ -5,16 +5,17 @@
 //
 // The fake NIC complains of everything a real one would trip over: a doorbell record that goes
 // back, a slot whose WQE has another index, a WQE half announced.
-#include "device/mlx5/send_queue.h"
+#include "device/nic/send_queue.h"
 
 #include <numeric>
 #include <thread>
 #include <vector>
 
+#include "device/mlx5/nic.h"
 #include "gtest/gtest.h"
 #include "tests/support/device_rig.h"
 
-namespace peal::mlx5 {
+namespace peal::nic {
 namespace {
 
 using testing::kMillisecond;
@@ -31,11 +32,12 @@ class Queue : public StopWord, public QueueRig {
   explicit Queue(const RigOptions& options = {}) : QueueRig(options, 1, 7, &stop) {}
 };
 
-Header header(const SendQueue& q, uint64_t index) {
-  return {.index = index, .qpn_shifted = q.qpn_shifted};
-}
+constexpr Remote kNowhere{0x1000, mlx5::key(1)};
 
-constexpr Remote kNowhere{0x1000, Be32{1u}};
+template <class Request>
+void write(const SendQueue& q, uint64_t index, const Request& request) {
+  Model::write(q.nic, q.mask, index, request, true);
+}
 
 /// A NOP with a completion, all four steps.
 template <Reach R>
@@ -43,7 +45,7 @@ Status post_nop(SendQueue& q) {
   uint64_t at = 0;
   Status status = reserve<R>(q, 1, &at);
   if (status != Status::kOk) return status;
-  write(q, at, compose_nop(header(q, at)));
+  write(q, at, mlx5::Nop{});
   status = publish<R>(q, {.first = at, .blocks = 1, .last = at});
   ring<R>(q);
   return status;
@@ -55,7 +57,7 @@ Status post_value(SendQueue& q, uint32_t value, uint64_t* at) {
   const Status status = reserve<R>(q, 1, at);
   if (status != Status::kOk) return status;
   const uint32_t payload[3] = {value, 0, 0};
-  write(q, *at, compose_write_inline(header(q, *at), kNowhere, payload, 4));
+  write(q, *at, write_inline(kNowhere, payload, 4));
   const Status handed = publish<R>(q, {.first = *at, .blocks = 1, .last = *at});
   ring<R>(q);
   return handed;
@@ -66,8 +68,7 @@ template <Reach R>
 uint64_t post_two_blocks(SendQueue& q) {
   uint64_t at = 0;
   EXPECT_EQ(reserve<R>(q, 2, &at), Status::kOk);
-  const MaskedSwap<uint64_t> op{1, 2, 3, 4};
-  write(q, at, compose_masked(header(q, at), kNowhere, op, Local{0x99, Be32{0x5555u}}));
+  write(q, at, Atomic<Update::kSwap, uint64_t>{kNowhere, {0x99, mlx5::key(0x5555)}, 3});
   EXPECT_EQ(publish<R>(q, {.first = at, .blocks = 2, .last = at}), Status::kOk);
   return at;
 }
@@ -100,7 +101,7 @@ TYPED_TEST(SendQueueOf, TellsTheNicNothingBeforeTheRing) {
   Queue queue;
   uint64_t at = 0;
   ASSERT_EQ(reserve<kReach>(queue.queue, 1, &at), Status::kOk);
-  write(queue.queue, at, compose_nop(header(queue.queue, at)));
+  write(queue.queue, at, mlx5::Nop{});
   ASSERT_EQ(publish<kReach>(queue.queue, {.first = at, .blocks = 1, .last = at}), Status::kOk);
   EXPECT_EQ(queue.record(), 0u);
   EXPECT_EQ(queue.doorbell, 0u);
@@ -126,8 +127,10 @@ TYPED_TEST(SendQueueOf, AWqeOfTwoBlocksContinuesAtBlockZero) {
   ring<kReach>(queue.queue);
   EXPECT_EQ(at, 127u);
   EXPECT_EQ(queue.nic().step(), 1u);
-  EXPECT_EQ(testing::hex(queue.queue.block(0), 16), "00000008 00005555 00000000 00000099");
-  EXPECT_EQ(testing::hex(queue.queue.block(127), 16), "09007f14 abc00705 00000008 00000000");
+  EXPECT_EQ(testing::hex(queue.queue.nic.block(0, queue.queue.mask), 16),
+            "00000008 00005555 00000000 00000099");
+  EXPECT_EQ(testing::hex(queue.queue.nic.block(127, queue.queue.mask), 16),
+            "09007f14 abc00705 00000008 00000000");
   EXPECT_EQ(wait_completed<kReach>(queue.queue, at), Status::kOk);
   EXPECT_EQ(queue.nic().complaints(), "");
 }
@@ -168,7 +171,7 @@ TYPED_TEST(SendQueueOf, ADeadNicTimesOutAndClosesTheQueue) {
 TYPED_TEST(SendQueueOf, ABrokenQueueRefusesWork) {
   constexpr Reach kReach = TypeParam::kReach;
   Queue queue;
-  queue.nic().fail(1, Syndrome::kRemoteAccess, 0x88);
+  queue.nic().fail(1, mlx5::Syndrome::kRemoteAccess, 0x88);
   for (int i = 0; i < 4; ++i) ASSERT_EQ(post_nop<kReach>(queue.queue), Status::kOk);
   queue.nic().step(2);
   EXPECT_EQ(wait_completed<kReach>(queue.queue, 3), Status::kQueueError);
@@ -237,7 +240,7 @@ TYPED_TEST(SendQueueOf, DrainingReportsAnErrorThatIsKnown) {
 TYPED_TEST(SendQueueOf, WorkFinishedBeforeAnErrorStaysFinished) {
   constexpr Reach kReach = TypeParam::kReach;
   Queue queue;
-  queue.nic().fail(1, Syndrome::kRemoteAccess, 0);
+  queue.nic().fail(1, mlx5::Syndrome::kRemoteAccess, 0);
   ASSERT_EQ(post_nop<kReach>(queue.queue), Status::kOk);
   ASSERT_EQ(post_nop<kReach>(queue.queue), Status::kOk);
   queue.nic().step(1);
@@ -455,4 +458,4 @@ TEST(SendQueue, CombiningRingersLoseNoDoorbell) {
 }
 
 }  // namespace
-}  // namespace peal::mlx5
+}  // namespace peal::nic

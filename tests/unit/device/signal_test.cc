@@ -57,7 +57,7 @@ TEST(Signal, AddIsAnAtomicWhoseResultNobodyReads) {
   rig.step_all();
   EXPECT_EQ(rig.nic(1).seen().at(0).text(), kAdd);
   EXPECT_EQ(*rig.remote<uint64_t>(1, kFlag), 0x1122334455667789u);
-  for (size_t i = 0; i < mlx5::kLandingCells; ++i) {
+  for (size_t i = 0; i < kLandingCells; ++i) {
     ASSERT_EQ(rig.rig(1).landing(i).value, 0u) << "cells belong to fetches";
   }
 }
@@ -150,9 +150,9 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(Signal, FollowsTheLastPartOfAHugePut) {
   DeviceRig rig;
   constexpr uint64_t kGiB = uint64_t{1} << 30;
-  const std::array<Be32, 2> keys = {Be32{0xaau}, Be32{0xbbu}};
+  const std::array<NicKey, 2> keys = {mlx5::key(0xaa), mlx5::key(0xbb)};
   auto* const base = reinterpret_cast<std::byte*>(uintptr_t{1} << 44);  // not there, never touched
-  rig.windows().window[1] = {base, 8 * kGiB, {Be32{0x77u}}, keys.data(), keys.data(), nullptr};
+  rig.windows().window[1] = {base, 8 * kGiB, {mlx5::key(0x77)}, keys.data(), keys.data(), nullptr};
   rig.windows().count = 2;
   const Ticket ticket =
       put_signal_nbi(rig.context(), base, base + 4 * kGiB, kGiB + 1, set_flag(rig));

@@ -172,16 +172,15 @@ struct HeldUp {
 
 PEAL_KERNEL quiet_behind_a_slow_lane(Context ctx, std::byte* heap, HeldUp* out) {
   const uint32_t me = thread_in_block();
-  mlx5::SendQueue& q = *detail::queue_at(ctx, 1);
+  SendQueue& q = *detail::queue_at(ctx, 1);
   if (me < 32) {
     (void)p(ctx, reinterpret_cast<uint32_t*>(heap) + me, me, 1);
     (void)quiet(ctx);
     out->covered_by_quiet[me] = load_acquire<Reach::kGpu>(&q.published);
   } else {
     for (int turn = 0; turn < 500; ++turn) relax();
-    const mlx5::Header h{.index = out->hole, .qpn_shifted = q.qpn_shifted};
-    mlx5::write(q, out->hole, mlx5::compose_nop(h));
-    (void)mlx5::publish<Reach::kGpu>(q, {.first = out->hole, .blocks = 1, .last = out->hole});
+    nic::Model::write(q.nic, q.mask, out->hole, mlx5::Nop{}, true);
+    (void)nic::publish<Reach::kGpu>(q, {.first = out->hole, .blocks = 1, .last = out->hole});
   }
 }
 
@@ -190,7 +189,7 @@ PEAL_KERNEL quiet_behind_a_slow_lane(Context ctx, std::byte* heap, HeldUp* out) 
 TEST(Quiet, CoversALanesOwnWorkAlthoughItsLeaderPublishesIt) {
   DeviceRig rig;
   HeldUp out{};
-  ASSERT_EQ(mlx5::reserve<Reach::kGpu>(rig.queue(1), 1, &out.hole), Status::kOk);
+  ASSERT_EQ(nic::reserve<Reach::kGpu>(rig.queue(1), 1, &out.hole), Status::kOk);
   {
     const NicThread nics(rig);
     launch({.blocks = 1, .threads = 33}, quiet_behind_a_slow_lane, rig.context(), rig.heap(), &out)

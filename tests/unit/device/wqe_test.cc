@@ -13,8 +13,8 @@
 namespace peal::mlx5 {
 namespace {
 
-constexpr Remote kRemote{0x1122334455667788, Be32{0xaabbccddu}};
-constexpr Local kLocal{0x99aabbccddeeff00, Be32{0x01020304u}};
+constexpr nic::Remote kRemote{0x1122334455667788, key(0xaabbccdd)};
+constexpr nic::Local kLocal{0x99aabbccddeeff00, key(0x01020304)};
 constexpr uint32_t kShort[3] = {0x64636261, 0x68676665, 0x6c6b6a69};  // "abcdefghijkl" in memory
 constexpr uint32_t kLong[7] = {0x64636261, 0x68676665, 0x6c6b6a69, 0x706f6e6d,
                                0x74737271, 0x78777675, 0x31307a79};
@@ -38,57 +38,66 @@ struct Shape {
 void PrintTo(const Shape& shape, std::ostream* out) { *out << shape.name; }
 
 const Shape kShapes[] = {
-    {"Nop", [](const Header& h) { return text(compose_nop(h)); },
+    {"Nop", [](const Header& h) { return text(compose(h, Nop{})); },
      "00000500 12345601 00000008 00000000"},
-    {"Write", [](const Header& h) { return text(compose_write(h, kRemote, kLocal, 0x1000)); },
+    {"Write",
+     [](const Header& h) {
+       return text(compose(h, nic::Write{kRemote, kLocal, 0x1000}));
+     },
      "00000508 12345603 00000008 00000000 11223344 55667788 aabbccdd 00000000 "
      "00001000 01020304 99aabbcc ddeeff00"},
     {"WriteOfOneGigabyte",
-     [](const Header& h) { return text(compose_write(h, kRemote, kLocal, 1u << 30)); },
+     [](const Header& h) {
+       return text(compose(h, nic::Write{kRemote, kLocal, 1u << 30}));
+     },
      "00000508 12345603 00000008 00000000 11223344 55667788 aabbccdd 00000000 "
      "40000000 01020304 99aabbcc ddeeff00"},
-    {"Read", [](const Header& h) { return text(compose_read(h, kRemote, kLocal, 0x12345)); },
+    {"Read",
+     [](const Header& h) {
+       return text(compose(h, nic::Read{kRemote, kLocal, 0x12345}));
+     },
      "00000510 12345603 00000008 00000000 11223344 55667788 aabbccdd 00000000 "
      "00012345 01020304 99aabbcc ddeeff00"},
     {"InlineWriteOf1Byte",
      [](const Header& h) {
        const uint32_t byte[3] = {0x61, 0, 0};
-       return text(compose_write_inline(h, kRemote, byte, 1));
+       return text(compose(h, nic::write_inline(kRemote, byte, 1)));
      },
      "00000508 12345603 00000008 00000000 11223344 55667788 aabbccdd 00000000 "
      "80000001 61000000 00000000 00000000"},
     {"InlineWriteOf8Bytes",
      [](const Header& h) {
        const uint32_t bytes[3] = {0x64636261, 0x68676665, 0};
-       return text(compose_write_inline(h, kRemote, bytes, 8));
+       return text(compose(h, nic::write_inline(kRemote, bytes, 8)));
      },
      "00000508 12345603 00000008 00000000 11223344 55667788 aabbccdd 00000000 "
      "80000008 61626364 65666768 00000000"},
     {"InlineWriteOf12Bytes",
-     [](const Header& h) { return text(compose_write_inline(h, kRemote, kShort, 12)); },
+     [](const Header& h) { return text(compose(h, nic::write_inline(kRemote, kShort, 12))); },
      "00000508 12345603 00000008 00000000 11223344 55667788 aabbccdd 00000000 "
      "8000000c 61626364 65666768 696a6b6c"},
     {"InlineWriteOf13Bytes",
      [](const Header& h) {
        const uint32_t bytes[7] = {0x64636261, 0x68676665, 0x6c6b6a69, 0x6d, 0, 0, 0};
-       return text(compose_write_inline(h, kRemote, bytes, 13));
+       return text(compose(h, nic::write_inline(kRemote, bytes, 13)));
      },
      "00000508 12345604 00000008 00000000 11223344 55667788 aabbccdd 00000000 "
      "8000000d 61626364 65666768 696a6b6c 6d000000 00000000 00000000 00000000"},
     {"InlineWriteOf28Bytes",
-     [](const Header& h) { return text(compose_write_inline(h, kRemote, kLong, 28)); },
+     [](const Header& h) { return text(compose(h, nic::write_inline(kRemote, kLong, 28))); },
      "00000508 12345604 00000008 00000000 11223344 55667788 aabbccdd 00000000 "
      "8000001c 61626364 65666768 696a6b6c 6d6e6f70 71727374 75767778 797a3031"},
     {"CompareSwap",
      [](const Header& h) {
-       return text(
-           compose_compare_swap(h, kRemote, 0x0102030405060708, 0x1112131415161718, kLocal));
+       return text(compose(
+           h, nic::CompareSwap<uint64_t>{kRemote, kLocal, 0x0102030405060708, 0x1112131415161718}));
      },
      "00000511 12345604 00000008 00000000 11223344 55667788 aabbccdd 00000000 "
      "11121314 15161718 01020304 05060708 00000008 01020304 99aabbcc ddeeff00"},
     {"FetchAdd",
      [](const Header& h) {
-       return text(compose_fetch_add(h, kRemote, 0xfedcba9876543210, kLocal));
+       return text(
+           compose(h, nic::Atomic<Update::kAdd, uint64_t>{kRemote, kLocal, 0xfedcba9876543210}));
      },
      "00000512 12345604 00000008 00000000 11223344 55667788 aabbccdd 00000000 "
      "fedcba98 76543210 00000000 00000000 00000008 01020304 99aabbcc ddeeff00"},
@@ -127,9 +136,15 @@ const Shape kShapes[] = {
      },
      "09000515 12345604 00000008 00000000 11223344 55667788 aabbccdd 00000000 "
      "01020304 05060708 f1f2f3f4 f5f6f7f8 00000008 01020304 99aabbcc ddeeff00"},
-    {"Dump", [](const Header& h) { return text(compose_dump(h, kLocal, 1)); },
+    {"Dump",
+     [](const Header& h) {
+       return text(compose(h, nic::Dump{kLocal, 1}));
+     },
      "00000523 12345602 00000008 00000000 00000001 01020304 99aabbcc ddeeff00"},
-    {"Wait", [](const Header& h) { return text(compose_wait(h, 0x00abcdef, 0x12345678)); },
+    {"Wait",
+     [](const Header& h) {
+       return text(compose(h, WaitForCq{0x00abcdef, 0x12345678}));
+     },
      "0000050f 12345602 00000008 00000000 00000000 00000000 12345678 00abcdef"},
 };
 

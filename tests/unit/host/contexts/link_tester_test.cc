@@ -33,7 +33,7 @@ class LinkTests : public LinksRig {
 
  protected:
   LinkTests() {
-    const Be32 rkey[] = {region_.rkey()};
+    const NicKey rkey[] = {region_.rkey()};
     windows_.publish(windows_.fill({}, {.rkeys = rkey, .word_rkeys = rkey}));
     link_tester_.emplace(group_, rails_, windows_.heap_keys(), heap_, 0, seconds(40));
     for (LinkMachine* const links : {&first_, &second_}) links->connect(0, links->make(0), 0);

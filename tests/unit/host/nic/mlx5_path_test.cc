@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "host/nic/queue_pair.h"
+#include "host/nic/mlx5/queue_pair.h"
 #include "host/transport/connection.h"
 #include "tests/support/fake_rdma_fixture.h"
 

@@ -2,8 +2,6 @@
 //
 // Mailboxes, word by word: the field table, the commands as the fake NIC receives them, and what is
 // said when one is refused.
-#include "host/nic/mlx5_prm.h"
-
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -11,7 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "host/nic/queue_pair.h"
+#include "host/nic/mlx5/prm.h"
+#include "host/nic/mlx5/queue_pair.h"
 #include "tests/support/fake_rdma_fixture.h"
 
 namespace peal::nic {

@@ -12,8 +12,10 @@
 #include <thread>
 #include <vector>
 
+#include "device/mlx5/key.h"
+#include "device/mlx5/layout.h"
 #include "host/memory/backing.h"
-#include "host/nic/queue_pair.h"
+#include "host/nic/mlx5/queue_pair.h"
 #include "tests/support/fake_rdma_fixture.h"
 
 namespace peal::nic {
@@ -77,7 +79,7 @@ class Queue {
   }
 
   /// Posts a WRITE of `bytes` from data offset `from` to data offset `to`.
-  void post_write(uint64_t from, uint64_t to, uint32_t bytes, Be32 rkey) {
+  void post_write(uint64_t from, uint64_t to, uint32_t bytes, NicKey rkey) {
     struct Write {
       mlx5::ControlSegment control;
       mlx5::RemoteAddressSegment remote;
@@ -88,9 +90,9 @@ class Queue {
     write.control.qpn_ds = Be32(pair_.number() << 8 | sizeof write / mlx5::kSegmentBytes);
     write.control.signature_fm_ce_se = Be32(static_cast<uint32_t>(mlx5::Completion::kAlways));
     write.remote.address = Be64(nic_.data_offset() + to);
-    write.remote.rkey = rkey;
+    write.remote.rkey = mlx5::wire(rkey);
     write.data.byte_count = Be32(bytes);
-    write.data.lkey = nic_.region().lkey();
+    write.data.lkey = mlx5::wire(nic_.region().lkey());
     write.data.address = Be64(nic_.data_offset() + from);
     std::memcpy(base_ + posted_ % kDepth * mlx5::kWqebbBytes, &write, sizeof write);
     ++posted_;
@@ -227,7 +229,7 @@ TEST(NicQueue, TellsARefusedAccessAndStops) {
   Nic nic;
   Queue queue(nic, 0);
   queue.connect(queue.pair().number());
-  queue.post_write(0, 512, 8, Be32(nic.region().rkey().host() ^ 0xff00));
+  queue.post_write(0, 512, 8, mlx5::key(mlx5::wire(nic.region().rkey()).host() ^ 0xff00));
   const mlx5::Cqe cqe = queue.completion(0);
   EXPECT_EQ(opcode_of(cqe), static_cast<uint32_t>(mlx5::CqeOpcode::kRequesterError));
   EXPECT_EQ(syndrome_of(cqe), static_cast<uint32_t>(mlx5::Syndrome::kRemoteAccess));

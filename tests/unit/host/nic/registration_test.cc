@@ -55,8 +55,8 @@ TEST_F(NicRegistration, OfHostMemoryBeginsAtZeroWithSwappedKeys) {
     const MemoryRegion region(device_, domain_, {memory, sizeof memory});
     EXPECT_EQ(fake_.mr_iova, 0u);
     EXPECT_EQ(fake_.mr_access, 0xfu);
-    EXPECT_EQ(region.lkey().raw, 0x04030201u);
-    EXPECT_EQ(region.rkey(), Be32(0x01020304));
+    EXPECT_EQ(region.lkey().bits, 0x04030201u);
+    EXPECT_EQ(region.rkey().bits, 0x04030201u);
     EXPECT_EQ(region.bytes(), 64u);
     EXPECT_EQ(region.registration().describe(), "host memory");
   }

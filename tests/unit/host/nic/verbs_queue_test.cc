@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/mlx5/layout.h"
 #include "tests/support/fake_rdma_fixture.h"
 
 namespace peal::nic {
@@ -225,7 +226,7 @@ TEST_F(VerbsQueueTest, TurnsStatusesBackIntoSyndromes) {
     SendCompletion taken[4];
     ASSERT_EQ(queue.poll(taken), 1u);
     EXPECT_EQ(taken[0].id, 5u);
-    EXPECT_EQ(taken[0].syndrome, syndrome) << status;
+    EXPECT_EQ(taken[0].syndrome, static_cast<uint8_t>(syndrome)) << status;
     EXPECT_EQ(taken[0].vendor_syndrome, 0x93);
   }
 }

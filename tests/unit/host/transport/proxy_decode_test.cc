@@ -3,7 +3,7 @@
 // What the proxy makes of work queue entries. The bytes are written out from the mlx5 tables, as
 // they lie in the ring; the hazard is an entry that is taken for what it is not: of another lap, of
 // another queue, half of one, or with segments that its opcode does not have.
-#include "host/transport/proxy_decode.h"
+#include "host/nic/mlx5/proxy_decode.h"
 
 #include <gtest/gtest.h>
 

@@ -47,7 +47,7 @@ uint64_t big(const std::byte* at, size_t bytes) {
 }
 
 /// A NIC with one queue and the peer's memory: reads what was posted as the wire has it.
-class PlayedEnd final : public QueueEnd {
+class PlayedEnd final : public nic::QueueEnd {
  public:
   PlayedEnd(std::byte* base, uint32_t qpn, std::array<uint64_t, 9>& heap)
       : base_(base), qpn_(qpn), heap_(reinterpret_cast<std::byte*>(heap.data())) {}
@@ -150,16 +150,17 @@ class SelfTest : public testing::Test {
       q.self = kSelf;
       q.identity = kIdentity * sizeof(uint64_t);
       q.cell = 16 * i + 8;
-      q.rkey = Be32{kRkey};
-      q.word_rkey = Be32{kWordRkey};
-      q.fields.blocks = reinterpret_cast<mlx5::Wqebb*>(base);
-      q.fields.cqe = reinterpret_cast<mlx5::Cqe*>(base + layout_.cqe());
-      q.fields.doorbell_record = reinterpret_cast<mlx5::DoorbellRecord*>(base + layout_.doorbell());
-      q.fields.landing = reinterpret_cast<mlx5::LandingCell*>(base + layout_.landing());
+      q.rkey = mlx5::key(kRkey);
+      q.word_rkey = mlx5::key(kWordRkey);
+      q.fields.nic.blocks = reinterpret_cast<mlx5::Wqebb*>(base);
+      q.fields.nic.cqe = reinterpret_cast<mlx5::Cqe*>(base + layout_.cqe());
+      q.fields.nic.doorbell_record =
+          reinterpret_cast<mlx5::DoorbellRecord*>(base + layout_.doorbell());
+      q.fields.landing = reinterpret_cast<LandingCell*>(base + layout_.landing());
       q.fields.landing_address = kLandingAddress;
-      q.fields.landing_lkey = Be32{kLkey};
+      q.fields.landing_key = mlx5::key(kLkey);
       q.fields.mask = 127;
-      q.fields.qpn_shifted = Be32{(0x40 + i) << 8};
+      q.fields.nic.qpn_shifted = Be32{(0x40 + i) << 8};
       q.fields.peer = 5 + i;
       queues_.push_back(q);
     }

@@ -25,13 +25,13 @@ class Shown : public testing::Test {
   PublishedWindows windows_{[](size_t bytes) { return make_host_backing(bytes, "windows"); }, kPes,
                             kRails};
   std::vector<std::byte> memory_ = std::vector<std::byte>(1 << 20);
-  std::vector<Be32> rkeys_, word_rkeys_;
+  std::vector<NicKey> rkeys_, word_rkeys_;
   std::array<std::byte*, kPes> direct_{nullptr, &memory_[1], &memory_[2]};
 
   Shown() {
     for (uint32_t i = 0; i < kRails * kPes; ++i) {
-      rkeys_.emplace_back(100 + i);
-      word_rkeys_.emplace_back(200 + i);
+      rkeys_.push_back({100 + i});
+      word_rkeys_.push_back({200 + i});
     }
     add(0, 64);  // the heap
   }
@@ -61,9 +61,9 @@ TEST_F(Shown, HaveTheirKeysAndAddresses) {
   EXPECT_EQ(second.base, &memory_[100]);
   EXPECT_EQ(second.bytes, 10u);
   for (uint32_t i = 0; i < kRails * kPes; ++i) {
-    EXPECT_EQ(second.rkeys[i].host(), 100 + i);
-    EXPECT_EQ(second.word_rkeys[i].host(), 200 + i);
-    EXPECT_EQ(windows_.heap_keys().words[i].host(), 200 + i);
+    EXPECT_EQ(second.rkeys[i].bits, 100 + i);
+    EXPECT_EQ(second.word_rkeys[i].bits, 200 + i);
+    EXPECT_EQ(windows_.heap_keys().words[i].bits, 200 + i);
   }
   for (size_t pe = 0; pe < kPes; ++pe) {
     EXPECT_EQ(second.direct[pe], direct_[pe]);

@@ -13,38 +13,22 @@
 #include <cstdint>
 #include <vector>
 
-#include "device/mlx5/queue.h"
-#include "host/nic/verbs_queue.h"
-#include "host/transport/proxy_decode.h"
+#include "device/mlx5/layout.h"
+#include "device/shared/send_queue.h"
+#include "host/nic/carried_queue.h"
+#include "host/nic/mlx5/proxy_decode.h"
 
 namespace peal {
 
-/// The memory of a proxied queue, all of it the host's and registered with the NIC.
-struct ProxyMemory {
-  const std::byte* ring;
-  uint32_t depth;
-  const mlx5::DoorbellRecord* record;
-  mlx5::Cqe* cqe;
-  mlx5::LandingCell* landing;  // kLandingCells, the sink, and one that is the proxy's own
-  uint64_t landing_address;    // of landing[0], as its registration knows it
-  uint32_t landing_lkey;
-};
-
 /// Belongs to one thread at a time.
-class ProxyQueue {
+class ProxyQueue final : public nic::CarriedQueue {
  public:
-  ProxyQueue(nic::VerbsQueue& nic, const ProxyMemory& memory);
+  ProxyQueue(nic::VerbsQueue& nic, const nic::CarriedMemory& memory);
 
-  /// From nothing posted, with the NIC's queue ready to send.
-  void start();
-  /// Forgets everything; advance() does nothing any more.
-  void stop() { state_ = State::kStopped; }
-  bool failed() const { return state_ == State::kFailed; }
-
-  /// Does what can be done now, at most some tens of requests. True if that was anything.
-  bool advance();
-  /// True if there is something to do, or to wait for.
-  bool busy() const;
+  void start() override;
+  void stop() override { state_ = State::kStopped; }
+  bool advance() override;
+  bool busy() const override;
 
  private:
   enum class State : uint8_t { kStopped, kRunning, kMasked, kFailing, kFailed };
@@ -73,14 +57,18 @@ class ProxyQueue {
   bool begin_masked(const ProxyWork& work);
   bool try_masked();
   void finish_masked(uint64_t found);
-  mlx5::LandingCell* cell_of(const ProxyWork& work) const;
+  LandingCell* cell_of(const ProxyWork& work) const;
 
   void fail(uint64_t index, mlx5::Opcode opcode, mlx5::Syndrome syndrome, uint8_t vendor = 0);
   void fail_when_drained(mlx5::Opcode opcode, mlx5::Syndrome syndrome);
   void write_cqe(uint64_t index, mlx5::Opcode opcode, mlx5::CqeOpcode kind);
 
   nic::VerbsQueue& nic_;
-  ProxyMemory memory_;
+  const mlx5::DoorbellRecord* record_;
+  mlx5::Cqe* cqe_;
+  LandingCell* landing_;      // kLandingCells, the sink, and one that is the proxy's own
+  uint64_t landing_address_;  // of landing_[0], as its registration knows it
+  uint32_t landing_lkey_;
   ProxyRing ring_;
   State state_ = State::kStopped;
   uint64_t next_ = 0;         // first WQEBB that was not taken

@@ -1,35 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The memory of one send queue, as kernels, the NIC and the host see it. Plain data:
-// host/transport/queues.cc fills it in, device/mlx5/{send_queue,completion,doorbell}.h run it.
+// The memory of one send queue, as kernels, the NIC and the host see it, whatever the NIC is. Plain
+// data: host/transport/queues.cc fills it in, device/nic/{send_queue,completion,mark}.h run it.
 //
-//   line 0     fixed at set-up, read by all
+//   line 0     fixed at set-up, read by all; begins with what the NIC's model keeps of a queue
 //   line 1     moved by producers and pollers
 //   line 2     the first error, read by the host while kernels still spin; where waits are noted
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
 #include "device/base/order.h"
 #include "device/base/target.h"
-#include "device/mlx5/layout.h"
+#include "device/shared/nic_key.h"
 #include "device/shared/wait_record.h"
 #include "device/status.h"
 
-namespace peal::mlx5 {
+namespace peal {
 
-/// A warp of two-block WQEs with signals must fit at once.
-inline constexpr uint32_t kMinDepth = 128;
-/// Keeps the 16-bit completion counter unambiguous.
-inline constexpr uint32_t kMaxDepth = 16384;
+/// Blocks of a ring: a warp of two-block requests with signals must fit at once.
+inline constexpr uint32_t kMinQueueDepth = 128;
 inline constexpr uint32_t kLandingCells = 128;
 /// What lanes move themselves to and from memory that no NIC knows: what the cells hold at once.
 inline constexpr uint64_t kAnywhereBytes = kLandingCells * sizeof(uint64_t);
-/// NICs of one PE. Rail r of a job is a connection of this PE's NIC r to a peer's NIC r, or, where
-/// a PE has fewer, to NIC r modulo their number.
-inline constexpr uint32_t kMaxRails = 4;
 
 /// Where the NIC drops the result of a fetching operation. `lap` counts the cell's users, so that
 /// nobody's result is overwritten before it was read.
@@ -62,11 +56,11 @@ PEAL_HD constexpr uint32_t mark_words(uint32_t rows, uint32_t n_pes) {
 struct QueueError {
   uint32_t status;     // peal::Status
   uint32_t claimed;    // the observer that sets it writes the record
-  uint64_t wqe_index;  // WQEBB index of the failed WQE
+  uint64_t wqe_index;  // block index of the failed request
   uint64_t time_ns;    // device clock
-  uint8_t syndrome;    // mlx5::Syndrome; kFlushed if the first was overwritten before it was read
+  uint8_t syndrome;  // as the NIC says it; may be that of a flush, which has overwritten the first
   uint8_t vendor_syndrome;
-  uint8_t opcode;  // of the failed WQE
+  uint8_t opcode;  // of the failed request, as the NIC numbers them
   uint8_t reserved;
 };
 
@@ -75,22 +69,22 @@ struct QueueError {
 /// (Window::far) is fenced by the lane that posts it.
 enum class NicFence : uint32_t { kSystem, kGpu };
 
-struct alignas(128) SendQueue {
+/// M is the NIC's model (device/nic/nic.h), and M::WorkQueue what it needs to write requests, to
+/// ring and to look at completions.
+template <class M>
+struct alignas(128) BasicSendQueue {
+  using Model = M;
+
   // Fixed.
-  Wqebb* blocks;
-  DoorbellRecord* doorbell_record;
-  uint64_t* doorbell;        // UAR register
-  Cqe* cqe;                  // the one entry of a collapsed CQ
+  typename M::WorkQueue nic;
+  uint32_t mask;             // of the ring: depth - 1
+  NicFence fence;            // beside what a post reads anyway
   LandingCell* landing;      // kLandingCells, then one sink nobody reads
   const uint32_t* stop;      // the context's stop word: a Status that ends every wait, or 0
   uint64_t landing_address;  // of landing[0], as its registration knows it
-  Be32 landing_lkey;
-  uint32_t mask;     // depth - 1
-  Be32 qpn_shifted;  // qpn << 8: as control segments and doorbells carry it
+  NicKey landing_key;
   uint32_t peer;
   uint64_t timeout_ns;  // of waits inside the queue; 0 = none
-  uint32_t ring_twice;  // 1: hardware, which may lose a doorbell
-  NicFence fence;       // beside what a post reads anyway
   uint32_t* alarm;      // the host's word that says: look for an error here; null: nobody looks
   uint32_t* request;    // the host's word that says: connect the queues to this peer
   uint32_t rail;        // by which NIC: see kMaxRails
@@ -99,38 +93,35 @@ struct alignas(128) SendQueue {
   uint64_t* marks;      // the word of its mark; null: no quiet goes by marks
   uint64_t mark_bit;    // the mark
 
-  // Moving.
+  // Moving. Counts are of blocks of the ring.
   alignas(128) uint64_t reserved;
   uint64_t published;
-  uint64_t last_published;  // first WQEBB of the last published WQE
+  uint64_t last_published;  // first block of the last published request
   uint64_t rung;
-  uint64_t completed;  // 1 + first WQEBB of the last completed WQE
+  uint64_t completed;  // 1 + first block of the last completed request
   uint64_t landing_ticket;
-  uint64_t settled;  // WQEBBs up to and with the last READ of detail/drain.h
+  uint64_t settled;  // blocks up to and with the last READ of detail/drain.h
   uint64_t looked;   // `last_published` when quiet looked last and found it complete
   uint32_t ring_lock;
 
   alignas(128) QueueError error;
   WaitTable* waits;  // of the context; null: nobody asks
 
-  PEAL_HD uint32_t qpn() const { return qpn_shifted.host() >> 8; }
   PEAL_HD uint64_t depth() const { return uint64_t{mask} + 1; }
-  PEAL_HD Wqebb* block(uint64_t index) const { return &blocks[index & mask]; }
 };
-static_assert(std::is_trivially_copyable_v<SendQueue> && sizeof(SendQueue) == 384);
 
 /// The queue's own status, kOk until its first error.
-template <Reach R>
-PEAL_HD Status queue_status(const SendQueue& q) {
+template <Reach R, class M>
+PEAL_HD Status queue_status(const BasicSendQueue<M>& q) {
   return static_cast<Status>(load_acquire<R>(&q.error.status));
 }
 
 /// What ends a wait on this queue early: its own error, or the context's stop word.
-template <Reach R>
-PEAL_HD Status stop_status(const SendQueue& q) {
+template <Reach R, class M>
+PEAL_HD Status stop_status(const BasicSendQueue<M>& q) {
   const Status own = queue_status<R>(q);
   if (own != Status::kOk) return own;
   return static_cast<Status>(load_relaxed<Reach::kSystem>(q.stop));
 }
 
-}  // namespace peal::mlx5
+}  // namespace peal

@@ -10,8 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "device/mlx5/queue.h"
-#include "host/transport/masked_atomic.h"
+#include "device/mlx5/layout.h"
+#include "host/nic/mlx5/masked_atomic.h"
 
 namespace peal {
 

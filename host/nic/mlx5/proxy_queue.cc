@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "host/transport/proxy_queue.h"
+#include "host/nic/mlx5/proxy_queue.h"
 
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <span>
+
+#include "device/base/order.h"
+#include "device/mlx5/key.h"
 
 namespace peal {
 namespace {
@@ -13,7 +16,7 @@ using mlx5::Syndrome;
 using WorkKind = ProxyWork::Kind;
 using Request = nic::SendRequest;
 
-constexpr uint32_t kScratchCell = mlx5::kLandingCells + 1;
+constexpr uint32_t kScratchCell = kLandingCells + 1;
 
 Request::Kind request_kind(WorkKind kind) {
   switch (kind) {
@@ -47,10 +50,15 @@ struct ProxyQueue::Batch {
   size_t count = 0;
 };
 
-ProxyQueue::ProxyQueue(nic::VerbsQueue& nic, const ProxyMemory& memory)
+ProxyQueue::ProxyQueue(nic::VerbsQueue& nic, const nic::CarriedMemory& memory)
     : nic_(nic),
-      memory_(memory),
-      ring_{memory.ring, memory.depth, nic.number()},
+      record_(
+          reinterpret_cast<const mlx5::DoorbellRecord*>(memory.begin + memory.layout.doorbell())),
+      cqe_(reinterpret_cast<mlx5::Cqe*>(memory.begin + memory.layout.cqe())),
+      landing_(reinterpret_cast<LandingCell*>(memory.begin + memory.layout.landing())),
+      landing_address_(memory.landing_address),
+      landing_lkey_(mlx5::wire(memory.landing_key).host()),
+      ring_{memory.begin + memory.layout.send_queue(), memory.layout.depth, nic.number()},
       window_(nic.capacity()) {}
 
 void ProxyQueue::start() {
@@ -83,15 +91,15 @@ bool ProxyQueue::busy() const {
 
 // kPostedBeforeDoorbell: acquires the entries that the record covers.
 uint16_t ProxyQueue::unseen() const {
-  const Be32 count = Be32::from_raw(
-      load_acquire<Reach::kSystem, Edge::kPostedBeforeDoorbell>(&memory_.record->send.raw));
+  const Be32 count =
+      Be32::from_raw(load_acquire<Reach::kSystem, Edge::kPostedBeforeDoorbell>(&record_->send.raw));
   return static_cast<uint16_t>(count.host() - posted_);
 }
 
 bool ProxyQueue::observe() {
   posted_ += unseen();
   // Backwards it went, or further than the ring is long: neither do kernels of ours.
-  if (posted_ - next_ <= memory_.depth) return true;
+  if (posted_ - next_ <= ring_.depth) return true;
   fail_when_drained(mlx5::Opcode::kNop, Syndrome::kLocalQpOperation);
   return false;
 }
@@ -101,7 +109,7 @@ bool ProxyQueue::collect() {
   const size_t count = nic_.poll(completions);
   // There is one CQE: of successes that came together only the newest need be written there.
   size_t newest = count;
-  for (size_t i = 0; i < count && completions[i].syndrome == Syndrome::kNone; ++i) {
+  for (size_t i = 0; i < count && completions[i].syndrome == 0; ++i) {
     if (window_[completions[i].id % window_.size()].reports) newest = i;
   }
   for (size_t i = 0; i < count && state_ != State::kFailed; ++i) {
@@ -117,10 +125,11 @@ bool ProxyQueue::collect() {
 void ProxyQueue::settle(const nic::SendCompletion& completion) {
   const Sent sent = window_[completion.id % window_.size()];
   done_ = completion.id + 1;
-  if (completion.syndrome != Syndrome::kNone) {
-    fail(sent.index, sent.opcode, completion.syndrome, completion.vendor_syndrome);
+  if (completion.syndrome != 0) {
+    fail(sent.index, sent.opcode, static_cast<Syndrome>(completion.syndrome),
+         completion.vendor_syndrome);
   } else if (state_ == State::kMasked && done_ == sent_) {
-    finish_masked(load_relaxed<Reach::kSystem>(&memory_.landing[kScratchCell].value));
+    finish_masked(load_relaxed<Reach::kSystem>(&landing_[kScratchCell].value));
   } else if (sent.reports) {
     write_cqe(sent.index, sent.opcode, mlx5::CqeOpcode::kRequester);
   }
@@ -214,12 +223,12 @@ bool ProxyQueue::drained() {
   return false;
 }
 
-mlx5::LandingCell* ProxyQueue::cell_of(const ProxyWork& work) const {
-  const uint64_t offset = work.local - memory_.landing_address;
-  const bool a_cell = offset % sizeof(mlx5::LandingCell) == 0 &&
-                      offset / sizeof(mlx5::LandingCell) <= mlx5::kLandingCells;
-  if (work.lkey != memory_.landing_lkey || !a_cell) return nullptr;
-  return &memory_.landing[offset / sizeof(mlx5::LandingCell)];
+LandingCell* ProxyQueue::cell_of(const ProxyWork& work) const {
+  const uint64_t offset = work.local - landing_address_;
+  const bool a_cell =
+      offset % sizeof(LandingCell) == 0 && offset / sizeof(LandingCell) <= kLandingCells;
+  if (work.lkey != landing_lkey_ || !a_cell) return nullptr;
+  return &landing_[offset / sizeof(LandingCell)];
 }
 
 /// Never lets the entry behind it be taken in the same turn.
@@ -245,8 +254,8 @@ bool ProxyQueue::try_masked() {
   request.fence = waits_for_fetches(work_.fence);
   request.remote = work_.remote & ~uint64_t{7};
   request.rkey = work_.rkey;
-  request.lkey = memory_.landing_lkey;
-  request.local = memory_.landing_address + kScratchCell * sizeof(mlx5::LandingCell);
+  request.lkey = landing_lkey_;
+  request.local = landing_address_ + kScratchCell * sizeof(LandingCell);
   request.bytes = sizeof(uint64_t);
   request.compare = guess_;
   request.swap_or_add = work_.masked.apply_around(guess_, work_.remote);
@@ -291,7 +300,7 @@ void ProxyQueue::fail_when_drained(mlx5::Opcode opcode, Syndrome syndrome) {
 }
 
 void ProxyQueue::fail(uint64_t index, mlx5::Opcode opcode, Syndrome syndrome, uint8_t vendor) {
-  auto* const words = reinterpret_cast<uint32_t*>(memory_.cqe);
+  auto* const words = reinterpret_cast<uint32_t*>(cqe_);
   const uint32_t both = uint32_t{vendor} << 8 | static_cast<uint32_t>(syndrome);
   store_relaxed<Reach::kSystem>(&words[13], Be32(both).raw);
   write_cqe(index, opcode, mlx5::CqeOpcode::kRequesterError);
@@ -305,7 +314,11 @@ void ProxyQueue::write_cqe(uint64_t index, mlx5::Opcode opcode, mlx5::CqeOpcode 
   const uint32_t last =
       static_cast<uint32_t>(index & 0xffff) << 16 | static_cast<uint32_t>(kind) << 4 | owner;
   store_release<Reach::kSystem, Edge::kResultBeforePoll>(
-      reinterpret_cast<uint64_t*>(&memory_.cqe->opcode_qpn), pair(tag, last));
+      reinterpret_cast<uint64_t*>(&cqe_->opcode_qpn), pair(tag, last));
+}
+
+std::unique_ptr<nic::CarriedQueue> nic::carry(VerbsQueue& nic, const CarriedMemory& memory) {
+  return std::make_unique<ProxyQueue>(nic, memory);
 }
 
 }  // namespace peal

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A send queue that kernels own: reserve slots, write WQEs into them, publish in order, ring.
+// A send queue that kernels own, of any model of NIC: reserve slots, write requests into them,
+// publish in order, ring.
 //
-//   completed <= rung <= published <= reserved        free-running counts of WQEBBs; the last has
+//   completed <= rung <= published <= reserved        free-running counts of blocks; the last has
 //                                                     flags above its count (mark.h)
 //
-//   reserve(q, n, &at);  write(q, at, wqe) ...;  publish(q, {at, n, last});  ring(q)
+//   reserve(q, n, &at);  Model::write(q.nic, ...) ...;  publish(q, {at, n, last});  ring(q)
 //
 // Ownership is the type parameter R: Reach::kLane for a queue with one owner (no atomics), kBlock,
 // kGpu. What the NIC is told follows `published` and never goes back.
@@ -19,24 +20,23 @@
 #include "device/base/order.h"
 #include "device/base/spin.h"
 #include "device/base/target.h"
-#include "device/mlx5/completion.h"
-#include "device/mlx5/doorbell.h"
-#include "device/mlx5/mark.h"
-#include "device/mlx5/queue.h"
-#include "device/mlx5/wqe.h"
+#include "device/nic/completion.h"
+#include "device/nic/mark.h"
+#include "device/nic/nic.h"
+#include "device/shared/send_queue.h"
 
-namespace peal::mlx5 {
+namespace peal::nic {
 
-template <Reach R>
-PEAL_HD void ring(SendQueue& q);
-template <Reach R>
-PEAL_COLD Status wait_for_room(SendQueue& q, uint64_t end);
+template <Reach R, AnyQueue Q>
+PEAL_HD void ring(Q& q);
+template <Reach R, AnyQueue Q>
+PEAL_COLD Status wait_for_room(Q& q, uint64_t end);
 
-/// Claims `blocks` WQEBBs and returns the index of the first. Waits while the queue is full, after
+/// Claims `blocks` blocks and returns the index of the first. Waits while the queue is full, after
 /// ringing what is published: a full queue of unrung work would wait for itself. On a status other
 /// than kOk nothing may be written. What is `kept` is in memory while it waits (base/call.h).
-template <Reach R, class... Kept>
-PEAL_HD Status reserve(SendQueue& q, uint32_t blocks, uint64_t* first, Kept&... kept) {
+template <Reach R, AnyQueue Q, class... Kept>
+PEAL_HD Status reserve(Q& q, uint32_t blocks, uint64_t* first, Kept&... kept) {
   *first = fetch_add_relaxed<R>(&q.reserved, static_cast<uint64_t>(blocks));
   const uint64_t end = *first + blocks;
   // kDoneBeforeReuse: `completed` is acquired, so the NIC is done with the old contents of the
@@ -48,25 +48,9 @@ PEAL_HD Status reserve(SendQueue& q, uint32_t blocks, uint64_t* first, Kept&... 
   return status;
 }
 
-namespace detail {
-
-// Unrolled by hand: the lines then stay in registers until they are stored.
-template <uint32_t kLines, size_t... kLine>
-PEAL_HD void write_lines(const SendQueue& q, uint64_t index, const Wqe<kLines>& wqe,
-                         std::index_sequence<kLine...>) {
-  (store_line(&q.block(index + kLine / 4)->line[kLine % 4], wqe.line[kLine]), ...);
-}
-
-}  // namespace detail
-
-/// Stores one WQE at `index`. A WQE that runs past the last block continues at block 0.
-template <uint32_t kLines>
-PEAL_HD void write(const SendQueue& q, uint64_t index, const Wqe<kLines>& wqe) {
-  detail::write_lines(q, index, wqe, std::make_index_sequence<kLines>{});
-}
-
-/// What one lane hands over: `blocks` WQEBBs from `first`, the last WQE of which begins at `last`.
-struct PostedWqes {
+/// What one lane hands over: `blocks` blocks from `first`, the last request of which begins at
+/// `last`.
+struct Posted {
   uint64_t first;
   uint32_t blocks;
   uint64_t last;
@@ -74,8 +58,8 @@ struct PostedWqes {
 
 /// Hands a batch over, after every earlier reservation has been handed over. kPostedBeforeRing: its
 /// bytes are visible to whoever acquires `published`.
-template <Reach R, class... Kept>
-PEAL_HD Status publish(SendQueue& q, const PostedWqes& batch, Kept&... kept) {
+template <Reach R, AnyQueue Q, class... Kept>
+PEAL_HD Status publish(Q& q, const Posted& batch, Kept&... kept) {
   if constexpr (R != Reach::kLane) {
     const SpinEnd end = spin_until(
         q.timeout_ns, [&] { return load_acquire<R>(&q.published) == batch.first; },
@@ -90,8 +74,8 @@ PEAL_HD Status publish(SendQueue& q, const PostedWqes& batch, Kept&... kept) {
 /// Tells the NIC about everything published. Whoever holds the lock rings for all: a lane that
 /// finds it taken may leave, because the holder looks at `published` again after letting go (edge
 /// kPublishedBeforeUnlock).
-template <Reach R>
-PEAL_HD void ring(SendQueue& q) {
+template <Reach R, AnyQueue Q>
+PEAL_HD void ring(Q& q) {
   // Read ahead of the lock, under which a branch would wait for it. Before the queue is made it
   // says kSystem, which is always enough.
   const bool near = kMmioMayOvertake && q.fence == NicFence::kGpu;
@@ -105,9 +89,9 @@ PEAL_HD void ring(SendQueue& q) {
       // `rung` already covers.
       store_relaxed<R, Edge::kRungBeforePoll>(&q.rung, published);
       if (near) {
-        tell_nic<Reach::kGpu>(q, posted_count(published));
+        Q::Model::template tell<Reach::kGpu>(q.nic, published);
       } else {
-        tell_nic<Reach::kSystem>(q, posted_count(published));
+        Q::Model::template tell<Reach::kSystem>(q.nic, published);
       }
     }
     if constexpr (R == Reach::kLane) return;
@@ -119,8 +103,8 @@ PEAL_HD void ring(SendQueue& q) {
 /// Rings if something published has not been rung: a batch holds its doorbell back.
 /// kBatchBeforeRing. A caller that knows of something published sees at least that in `published`,
 /// so the two are alike only where somebody rings, or has rung, for it.
-template <Reach R, Edge E>
-PEAL_HD void ring_held_back(SendQueue& q) {
+template <Reach R, Edge E, AnyQueue Q>
+PEAL_HD void ring_held_back(Q& q) {
   if (weakened(E)) return;
   const uint64_t published = load_acquire<R>(&q.published);
   if (load_relaxed<R>(&q.rung) != published) ring<R>(q);
@@ -128,8 +112,8 @@ PEAL_HD void ring_held_back(SendQueue& q) {
 
 /// Asks the host to connect the queue and waits until it has. `completed` is read as the host's
 /// word: what the host wrote before it, such as the number of the queue pair, is seen behind it.
-template <Reach R>
-PEAL_COLD SpinEnd wait_for_connection(SendQueue& q, uint64_t end) {
+template <Reach R, AnyQueue Q>
+PEAL_COLD SpinEnd wait_for_connection(Q& q, uint64_t end) {
   store_release<Reach::kSystem>(q.request, 1u);
   const auto what = [&] { return wait_of(WaitKind::kLink, q, end - 1); };
   Waiting waiting(&q.waits);
@@ -144,9 +128,9 @@ PEAL_COLD SpinEnd wait_for_connection(SendQueue& q, uint64_t end) {
   return asked;
 }
 
-/// Waits until WQEBBs up to `end` fit: the slow half of reserve(), and of a queue's first post.
-template <Reach R>
-PEAL_COLD Status wait_for_room(SendQueue& q, uint64_t end) {
+/// Waits until blocks up to `end` fit: the slow half of reserve(), and of a queue's first post.
+template <Reach R, AnyQueue Q>
+PEAL_COLD Status wait_for_room(Q& q, uint64_t end) {
   if (end > kReservedCount) {
     mark_for_post<R>(q);
     end &= kReservedCount;
@@ -161,7 +145,7 @@ PEAL_COLD Status wait_for_room(SendQueue& q, uint64_t end) {
   SpinEnd why = spin_until(
       q.timeout_ns,
       [&] {
-        seen = look_at_cqe<R>(q);
+        seen = look<R>(q);
         return seen.failed ||
                end - load_acquire<R, Edge::kDoneBeforeReuse>(&q.completed) <= q.depth();
       },
@@ -177,24 +161,25 @@ PEAL_COLD Status wait_for_room(SendQueue& q, uint64_t end) {
 }
 
 /// The end of wait_completed() that is to be noted.
-template <Reach R, WaitKind K>
-PEAL_COLD Status end_noted(SendQueue& q, uint64_t index, SpinEnd end, Waiting waiting) {
+template <Reach R, WaitKind K, AnyQueue Q>
+PEAL_COLD Status end_noted(Q& q, uint64_t index, SpinEnd end, Waiting waiting) {
   const Status status = end_status<R>(q, end);
   waiting.end(status, [&] { return wait_of(K, q, index); });
   return status;
 }
 
-/// Waits until the WQE that starts at `index` is complete. A timeout leaves the queue usable: the
-/// wait may be repeated. Noted as of kind K when it ends early; one of quiet also while it lasts.
-template <Reach R, WaitKind K = WaitKind::kCompletion>
-[[nodiscard]] PEAL_HD Status wait_completed(SendQueue& q, uint64_t index) {
+/// Waits until the request that starts at `index` is complete. A timeout leaves the queue usable:
+/// the wait may be repeated. Noted as of kind K when it ends early; one of quiet also while it
+/// lasts.
+template <Reach R, WaitKind K = WaitKind::kCompletion, AnyQueue Q>
+[[nodiscard]] PEAL_HD Status wait_completed(Q& q, uint64_t index) {
   Waiting waiting(&q.waits);
   Polled seen;
   SpinEnd end = spin_until(
       q.timeout_ns,
       [&] {
         if (load_acquire<R, Edge::kResultBeforeWait>(&q.completed) > index) return true;
-        seen = look_at_cqe<R>(q);
+        seen = look<R>(q);
         return seen.failed || load_acquire<R, Edge::kResultBeforeWait>(&q.completed) > index;
       },
       [&] {
@@ -205,7 +190,7 @@ template <Reach R, WaitKind K = WaitKind::kCompletion>
       });
   if (seen.failed) {
     const SpinEnd stopped = stop_by_error<R>(q, seen);
-    // Another WQE failed than this one, if this one is complete.
+    // Another request failed than this one, if this one is complete.
     if (load_acquire<R, Edge::kResultBeforeWait>(&q.completed) <= index) end = stopped;
   }
   if (end == SpinEnd::kDone && waiting.unwritten()) return Status::kOk;
@@ -214,8 +199,8 @@ template <Reach R, WaitKind K = WaitKind::kCompletion>
 
 /// Waits until everything published so far is complete; reports the queue's first error even when
 /// it was already known.
-template <Reach R>
-[[nodiscard]] PEAL_HD Status drain(SendQueue& q) {
+template <Reach R, AnyQueue Q>
+[[nodiscard]] PEAL_HD Status drain(Q& q) {
   load_acquire<R>(&q.published);
   const uint64_t last = load_relaxed<R>(&q.last_published);
   const auto missing = static_cast<int64_t>(last - load_acquire<R>(&q.completed));
@@ -227,4 +212,4 @@ template <Reach R>
   return queue_status<R>(q);
 }
 
-}  // namespace peal::mlx5
+}  // namespace peal::nic

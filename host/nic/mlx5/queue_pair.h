@@ -10,24 +10,14 @@
 #include <string>
 
 #include "host/nic/device.h"
-#include "host/nic/mlx5_prm.h"
+#include "host/nic/mlx5/prm.h"
 #include "host/nic/path.h"
 #include "host/nic/placement.h"
+#include "host/nic/queue_end.h"
 #include "host/nic/queue_layout.h"
 #include "host/nic/registration.h"
 
 namespace peal::nic {
-
-/// QPC.state.
-enum class QueueState : uint8_t {
-  kReset = 0,
-  kInit = 1,
-  kReadyToReceive = 2,
-  kReadyToSend = 3,
-  kSendError = 4,
-  kSendDrained = 5,
-  kError = 6,
-};
 
 /// A firmware object; destroying it sends its DESTROY command.
 class FirmwareObject {
@@ -75,28 +65,10 @@ class CompletionQueue {
   FirmwareObject object_;
 };
 
-/// Everything about a queue pair that is a choice, but for its path. The defaults are those of the
-/// other runtimes that drive a ConnectX from a GPU.
-struct QueuePairSettings {
-  uint8_t atomic_mode = 3;       // 4 and 8 bytes, masked forms too
-  uint8_t log_max_message = 30;  // 1 GiB; the NIC may allow less
-  uint8_t min_rnr_timer = 12;    // 0.64 ms
-  uint8_t rnr_retry = 7;         // for ever
-  uint8_t log_ack_period = 8;    // packets that may wait for an ACK; 0: each has its own
-  QueueOrder order = QueueOrder::kDefault;
-};
-
 /// What one queue pair is to be.
 struct QueuePairConfig {
   uint32_t depth = 0;  // work queue blocks: a power of two
   QueuePairSettings settings = {};
-};
-
-/// The other end.
-struct RemoteQueue {
-  uint32_t qpn = 0;
-  uint32_t psn = 0;  // of the first packet it will send, 24 bits
-  Path path;         // to it
 };
 
 /// A reliable connection with a send queue and no receive queue. Remote write, read and atomics are

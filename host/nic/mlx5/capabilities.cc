@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "host/base/error.h"
-#include "host/nic/mlx5_prm.h"
+#include "host/nic/mlx5/prm.h"
 
 namespace peal::nic {
 namespace {

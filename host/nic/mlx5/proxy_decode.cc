@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "host/transport/proxy_decode.h"
+#include "host/nic/mlx5/proxy_decode.h"
 
 #include <cstring>
 

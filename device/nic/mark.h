@@ -16,17 +16,18 @@
 
 #include "device/base/order.h"
 #include "device/base/spin.h"
-#include "device/mlx5/queue.h"
+#include "device/nic/nic.h"
+#include "device/shared/send_queue.h"
 
-namespace peal::mlx5 {
+namespace peal::nic {
 
 /// The lanes of a scope share the marks of one word, also where each queue has one user.
 template <Reach R>
 inline constexpr Reach kMarkReach = R == Reach::kLane ? Reach::kBlock : R;
 
 /// Marks the queue, once a quiet that is about to unmark it has done so.
-template <Reach R>
-PEAL_HD void mark(SendQueue& q) {
+template <Reach R, AnyQueue Q>
+PEAL_HD void mark(Q& q) {
   if (q.marks == nullptr) return;
   // Read by adding nothing: that orders this lane's stores before a quiet that unmarks later, and
   // this mark behind one that did.
@@ -41,15 +42,15 @@ PEAL_HD void mark(SendQueue& q) {
 }
 
 /// For a lane whose reservation showed that the queue is unmarked, before it publishes.
-template <Reach R>
-PEAL_HD void mark_for_post(SendQueue& q) {
+template <Reach R, AnyQueue Q>
+PEAL_HD void mark_for_post(Q& q) {
   if (!weakened(Edge::kMarkBeforePublish)) mark<R>(q);
   clear_bits<R>(&q.reserved, kUnmarked);
 }
 
 /// Unmarks the queue if all that was reserved is complete, and, where it `settles`, settled too.
-template <Reach R>
-PEAL_COLD void unmark(SendQueue& q, bool settles) {
+template <Reach R, AnyQueue Q>
+PEAL_COLD void unmark(Q& q, bool settles) {
   const uint64_t published = load_acquire<R>(&q.published);
   const uint64_t last = load_relaxed<R>(&q.last_published);
   if (static_cast<int64_t>(last - load_acquire<R>(&q.completed)) >= 0) return;
@@ -71,4 +72,4 @@ PEAL_COLD void unmark(SendQueue& q, bool settles) {
   clear_bits_release<R>(&q.reserved, kUnmarking);
 }
 
-}  // namespace peal::mlx5
+}  // namespace peal::nic

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The commands that create and connect queues. Each function fills in one mailbox.
-#include "host/nic/queue_pair.h"
+#include "host/nic/mlx5/queue_pair.h"
 
 #include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstring>
 
+#include "device/mlx5/work_queue.h"
 #include "host/base/error.h"
 #include "host/nic/address.h"
 
@@ -99,8 +100,7 @@ void set_lag_port(prm::Mailbox<prm::kModifyQpIn>& in, uint8_t port) {
 }
 
 uint32_t checked_depth(const Device& device, uint32_t depth) {
-  const uint32_t most =
-      std::min(QueueMemoryLayout::kMaxDepth, 1u << device.capabilities().log_max_queue_blocks);
+  const uint32_t most = std::min(mlx5::kMaxDepth, 1u << device.capabilities().log_max_queue_blocks);
   if (!std::has_single_bit(depth) || depth > most) {
     fail(ErrorCode::kInvalidArgument,
          "queue depth {} of {} is not a power of two up to {} (PEAL_QUEUE_DEPTH)", depth,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "host/nic/mlx5_prm.h"
+#include "host/nic/mlx5/prm.h"
 
 #include <cerrno>
 #include <cstring>

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "host/transport/syndrome.h"
+//
+// What a completion's syndrome means to a person, and what to do about it.
+#include <infiniband/verbs.h>
+
+#include <utility>
 
 #include "device/mlx5/layout.h"
+#include "host/nic/model.h"
+#include "host/nic/verbs_queue.h"
 
-namespace peal {
+namespace peal::nic {
 namespace {
 
 using mlx5::Syndrome;
@@ -56,7 +62,41 @@ const Meaning& meaning_of(uint8_t syndrome) {
 
 }  // namespace
 
+Cause cause_of(uint8_t syndrome) {
+  switch (static_cast<Syndrome>(syndrome)) {
+    case Syndrome::kTransportRetryExceeded:
+      return Cause::kNoAnswer;
+    case Syndrome::kFlushed:
+      return Cause::kFlushed;
+    default:
+      return Cause::kOther;
+  }
+}
+
+/// The inverse of what libmlx5 does with a CQE's syndrome, 1:1.
+uint8_t syndrome_of(ibv_wc_status status) {
+  constexpr std::pair<ibv_wc_status, Syndrome> kSyndromes[] = {
+      {IBV_WC_SUCCESS, Syndrome::kNone},
+      {IBV_WC_LOC_LEN_ERR, Syndrome::kLocalLength},
+      {IBV_WC_LOC_PROT_ERR, Syndrome::kLocalProtection},
+      {IBV_WC_WR_FLUSH_ERR, Syndrome::kFlushed},
+      {IBV_WC_MW_BIND_ERR, Syndrome::kMwBind},
+      {IBV_WC_BAD_RESP_ERR, Syndrome::kBadResponse},
+      {IBV_WC_LOC_ACCESS_ERR, Syndrome::kLocalAccess},
+      {IBV_WC_REM_INV_REQ_ERR, Syndrome::kRemoteInvalidRequest},
+      {IBV_WC_REM_ACCESS_ERR, Syndrome::kRemoteAccess},
+      {IBV_WC_REM_OP_ERR, Syndrome::kRemoteOperation},
+      {IBV_WC_RETRY_EXC_ERR, Syndrome::kTransportRetryExceeded},
+      {IBV_WC_RNR_RETRY_EXC_ERR, Syndrome::kRnrRetryExceeded},
+      {IBV_WC_REM_ABORT_ERR, Syndrome::kRemoteAborted}};
+  for (const auto& [known, syndrome] : kSyndromes) {
+    if (known == status) return static_cast<uint8_t>(syndrome);
+  }
+  // IBV_WC_LOC_QP_OP_ERR, and what other providers may invent
+  return static_cast<uint8_t>(Syndrome::kLocalQpOperation);
+}
+
 const char* syndrome_text(uint8_t syndrome) { return meaning_of(syndrome).text; }
 const char* syndrome_remedy(uint8_t syndrome) { return meaning_of(syndrome).remedy; }
 
-}  // namespace peal
+}  // namespace peal::nic

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Polling: the NIC's newest word on a queue names the first block of the last completed request, by
+// as many bits as its model has. The 64-bit index is rebuilt against `rung`, because
+// rung - completed never exceeds the depth (unless a lane looks at the two far apart).
+#pragma once
+
+#include <cstdint>
+
+#include "device/base/order.h"
+#include "device/base/spin.h"
+#include "device/nic/mark.h"
+#include "device/nic/nic.h"
+#include "device/shared/send_queue.h"
+#include "device/shared/waits.h"
+
+namespace peal::nic {
+
+/// Latches the first error of a queue; later ones are dropped.
+template <Reach R, AnyQueue Q>
+PEAL_COLD void latch_error(Q& q, Status status, const QueueError& record) {
+  if (!compare_exchange<R>(&q.error.claimed, 0u, 1u)) return;
+  mark<R>(q);  // who sees the status finds the mark
+  store_payload(&q.error.wqe_index, record.wqe_index);
+  store_payload(&q.error.time_ns, now_ns());
+  store_payload(&q.error.syndrome, record.syndrome);
+  store_payload(&q.error.vendor_syndrome, record.vendor_syndrome);
+  store_payload(&q.error.opcode, record.opcode);
+  store_release<Reach::kSystem, Edge::kErrorBeforeStatus>(&q.error.status,
+                                                          static_cast<uint32_t>(status));
+  mark<R>(q);  // a quiet that had not seen the status may have taken it off
+  if (q.alarm != nullptr) store_release<Reach::kSystem>(q.alarm, 1u);
+}
+
+/// Latches the error of the request at `index`, of which the NIC said `tag`.
+template <Reach R, AnyQueue Q>
+PEAL_COLD void latch_nic_error(Q& q, uint64_t index, uint32_t tag) {
+  QueueError record{};
+  record.wqe_index = index;
+  Q::Model::describe(q.nic, tag, record);
+  latch_error<R>(q, Status::kQueueError, record);
+}
+
+/// What a look at the completions found.
+struct Polled {
+  bool failed = false;
+  uint32_t tag = 0;    // of the request that failed
+  uint64_t index = 0;  // its own
+};
+
+/// Looks once and moves `completed` forward. An error is the caller's to latch. Never blocks.
+template <Reach R, AnyQueue Q>
+PEAL_HD Polled look(Q& q) {
+  using M = typename Q::Model;
+  // Before the NIC's word, to tell how far the queue has moved when this lane was held up in here.
+  const uint64_t completed = load_acquire<R>(&q.completed);
+  const typename M::Seen seen = M::look(q.nic);
+  if (seen.none()) return {};
+  // After it: a completion is only ever for something `rung` covered before the doorbell.
+  const uint64_t rung = load_acquire<R>(&q.rung);
+  if (rung - completed > M::kCountMask) return {};  // the count may have gone round: too late
+  const uint64_t behind = (rung - 1 - seen.count()) & M::kCountMask;
+  const uint64_t index = rung - 1 - behind;
+  if (seen.failed()) return {true, seen.tag(), index};
+  if (index - completed < rung - completed)
+    raise_to<R, Edge::kReuseAfterDone>(&q.completed, index + 1);
+  return {};
+}
+
+/// The same, and latches an error.
+template <Reach R, AnyQueue Q>
+PEAL_HD void poll(Q& q) {
+  const Polled seen = look<R>(q);
+  if (seen.failed) latch_nic_error<R>(q, seen.index, seen.tag);
+}
+
+/// Latches the error that a wait has seen, and ends the wait once the queue says that it has one:
+/// who latched it first may be about to.
+template <Reach R, AnyQueue Q>
+PEAL_COLD SpinEnd stop_by_error(Q& q, Polled seen) {
+  latch_nic_error<R>(q, seen.index, seen.tag);
+  const SpinEnd end = spin_until(
+      q.timeout_ns, [&] { return stop_status<R>(q) != Status::kOk; }, [] { return false; });
+  return end == SpinEnd::kDone ? SpinEnd::kStopped : end;
+}
+
+/// A wait for something of the queue.
+template <AnyQueue Q>
+PEAL_HD Wait wait_of(WaitKind kind, const Q& q, uint64_t number) {
+  Wait wait;
+  wait.kind = kind;
+  wait.pe = static_cast<int32_t>(q.peer);
+  wait.number = number;
+  wait.queue = &q;
+  return wait;
+}
+
+/// The status of a wait on the queue that ended so.
+template <Reach R, AnyQueue Q>
+PEAL_HD Status end_status(const Q& q, SpinEnd end) {
+  if (end == SpinEnd::kDone) return Status::kOk;
+  return end == SpinEnd::kTimedOut ? Status::kTimeout : stop_status<R>(q);
+}
+
+/// Turns the early end of a wait that owned queue slots into a status, and closes the queue: its
+/// slots will never be handed over, so nobody behind them can proceed. Notes the wait as one of
+/// kind K; kOther: it has been noted.
+template <Reach R, WaitKind K = WaitKind::kTurn, AnyQueue Q>
+PEAL_COLD Status close_queue(Q& q, SpinEnd end) {
+  const Status status = end_status<R>(q, end);
+  QueueError record{};
+  record.wqe_index = load_relaxed<R>(&q.completed);
+  latch_error<R>(q, status, record);
+  if constexpr (K != WaitKind::kOther) {
+    end_wait(q.waits, 0, wait_of(K, q, record.wqe_index), static_cast<uint32_t>(status));
+  }
+  const Status first = queue_status<R>(q);
+  return first != Status::kOk ? first : status;
+}
+
+}  // namespace peal::nic

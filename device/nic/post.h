@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One operation on one peer's queue, driven by the kernel itself: reserve, write, publish, ring.
+//
+// post() takes requests, so a put and its signal are one reservation and one doorbell; and a group
+// of lanes, so a warp that posts to one queue reserves once and rings once.
+#pragma once
+
+#include <cstdint>
+#include <tuple>
+
+#include "device/base/scope.h"
+#include "device/nic/landing.h"
+#include "device/nic/request.h"
+#include "device/nic/send_queue.h"
+#include "device/types.h"
+
+namespace peal::nic {
+
+/// When the NIC is told of a post: at once, or, in a batch, once for many.
+enum class Rings : uint32_t { kNow, kLater };
+
+/// A lane that posts for itself (or for its whole warp or block).
+struct Alone {
+  PEAL_DEVICE uint32_t size() const { return 1; }
+  PEAL_DEVICE uint32_t rank() const { return 0; }
+  PEAL_DEVICE bool leader() const { return true; }
+  PEAL_DEVICE bool last() const { return true; }
+  template <Edge E>
+  PEAL_DEVICE void sync() const {}
+  PEAL_DEVICE bool share(bool have, uint64_t*) const { return have; }
+};
+
+/// A request as it goes into the queue's ring: what nobody wants lands in the queue's sink.
+template <AnyQueue Q, class Request>
+PEAL_HD const Request& placed(const Q&, const Request& request) {
+  return request;
+}
+template <AnyQueue Q, uint32_t kBytes>
+PEAL_HD ReadWord<kBytes> placed(const Q& q, const ReadWord<kBytes, Nowhere>& read) {
+  return {read.remote, sink(q)};
+}
+template <AnyQueue Q, Update U, class W>
+PEAL_HD Atomic<U, W> placed(const Q& q, const Atomic<U, W, Nowhere>& atomic) {
+  return {atomic.remote, sink(q), atomic.value};
+}
+template <AnyQueue Q, class Request>
+PEAL_HD auto placed(const Q& q, const Fenced<Request>& fenced) {
+  return Fenced<std::remove_cvref_t<decltype(placed(q, fenced.request))>>{
+      fenced.fence, placed(q, fenced.request)};
+}
+
+/// Blocks that a request takes of a queue's ring.
+template <AnyQueue Q, class Request>
+inline constexpr uint32_t kBlocksOf =
+    Q::Model::template kBlocks<std::remove_cvref_t<decltype(placed(
+        std::declval<const Q&>(), std::declval<const Request&>()))>>;
+
+/// Writes the requests from `at` on; only the very last one of the last lane asks for a completion.
+template <AnyQueue Q, class First, class... Rest>
+PEAL_DEVICE void write_all(const Q& q, uint64_t at, bool reports, const First& first,
+                           const Rest&... rest) {
+  constexpr bool kFinal = sizeof...(Rest) == 0;
+  Q::Model::write(q.nic, q.mask, at, placed(q, first), kFinal && reports);
+  if constexpr (!kFinal) write_all(q, at + kBlocksOf<Q, First>, reports, rest...);
+}
+
+/// Posts the requests of each lane of `group`. Returns a ticket for the whole group's work. Takes
+/// copies, which are in memory while it waits.
+template <Reach R, Rings kRings = Rings::kNow, AnyQueue Q, class Group, class... Requests>
+PEAL_DEVICE BasicTicket<Q> post(Q& queue, Group group, Requests... requests) {
+  using Posts = BasicTicket<Q>;
+  Q* q = &queue;
+  constexpr uint32_t kBlocks = (kBlocksOf<Q, Requests> + ...);
+  constexpr uint32_t kLastBlocks =
+      kBlocksOf<Q, std::tuple_element_t<sizeof...(Requests) - 1, std::tuple<Requests...>>>;
+  uint64_t first = 0;
+  Status reserved = Status::kOk;
+  if (group.leader())
+    reserved = reserve<R>(*q, group.size() * kBlocks, &first, q, group, requests...);
+  if (!group.share(reserved == Status::kOk, &first)) {
+    // A lane that gave up may find the error record claimed by another and not yet written.
+    const Status why = stop_status<R>(*q);
+    return Posts{q, 0, why != Status::kOk ? why : Status::kTimeout};
+  }
+  write_all(*q, first + group.rank() * kBlocks, group.last(), requests...);
+  group.template sync<Edge::kGroupBeforePublish>();  // every lane's stores precede the leader's
+                                                     // publication
+  const uint32_t blocks = group.size() * kBlocks;
+  uint64_t last = first + blocks - kLastBlocks;
+  Status status = Status::kOk;
+  if (group.leader()) {
+    status = publish<R>(*q, {.first = first, .blocks = blocks, .last = last}, q, group, last);
+  }
+  group.template sync<Edge::kGroupBeforeQuiet>();  // a lane that goes on to quiet() finds its own
+                                                   // work published
+  if (kRings == Rings::kNow && group.leader() && status == Status::kOk) ring<R>(*q);
+  return Posts{q, last, status};
+}
+
+/// Rings the queue if work there is held back, once for the lanes that ask together.
+template <Reach R, Edge E, AnyQueue Q>
+PEAL_DEVICE_COLD void ring_together(Q* q) {
+  if constexpr (R == Reach::kLane) {
+    ring_held_back<R, E>(*q);
+  } else {
+    const Coalesced lanes(q);
+    lanes.template sync<E>();  // the leader sees what each of them has published
+    if (lanes.leader()) ring_held_back<R, E>(*q);
+  }
+}
+
+/// Rings for a ticket of a batch whose doorbell is still held back.
+template <Reach R, AnyQueue Q>
+PEAL_DEVICE void ring_for(const BasicTicket<Q>& ticket) {
+  if (ticket.status != Status::kOk || ticket.queue == nullptr) return;
+  if (load_relaxed<R>(&ticket.queue->rung) > ticket.index) return;
+  ring_together<R, Edge::kBatchBeforeWait>(ticket.queue);
+}
+
+/// Waits for a ticket, which has been rung.
+template <Reach R, AnyQueue Q>
+[[nodiscard]] PEAL_DEVICE Status wait(const BasicTicket<Q>& ticket) {
+  if (ticket.status != Status::kOk || ticket.queue == nullptr) return ticket.status;
+  return wait_completed<R>(*ticket.queue, ticket.index);
+}
+
+/// True once a ticket's work is complete (or can no longer complete); never blocks.
+template <Reach R, AnyQueue Q>
+PEAL_DEVICE bool test(const BasicTicket<Q>& ticket) {
+  if (ticket.status != Status::kOk || ticket.queue == nullptr) return true;
+  poll<R>(*ticket.queue);
+  return load_acquire<R>(&ticket.queue->completed) > ticket.index ||
+         stop_status<R>(*ticket.queue) != Status::kOk;
+}
+
+}  // namespace peal::nic
