@@ -240,7 +240,7 @@ TEST(NicQueue, WorksAgainAfterAReset) {
   Nic nic;
   Queue queue(nic, 0);
   queue.connect(queue.pair().number());
-  queue.post_write(0, 512, 8, Be32(0));
+  queue.post_write(0, 512, 8, mlx5::key(0));
   queue.completion(0);
   queue.pair().to_reset();
   queue.restart();
