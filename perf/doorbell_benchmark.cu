@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "device/base/spin.h"
 #include "tests/gpu/softnic_rig.cuh"
 
 namespace {

@@ -56,7 +56,8 @@
 #define PEAL_MAX_THREADS(threads)
 #define PEAL_DEVICE_COLD [[gnu::noinline, gnu::cold]]
 #define PEAL_UNROLL _Pragma("GCC unroll 8")
-#define PEAL_NO_UNROLL _Pragma("GCC unroll 1")
+#define PEAL_NO_UNROLL  // g++ unrolls none by itself, and knows the pragma ahead of simple loops
+                        // alone
 #define PEAL_COLD [[gnu::noinline, gnu::cold]]
 #endif
 

@@ -12,7 +12,9 @@
 // it waits cost registers.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "device/base/access.h"
 #include "device/base/target.h"
@@ -51,13 +53,16 @@ struct WriteInline {
   uint32_t bytes;
 };
 
+// Not by a loop: the words then stay in registers.
+template <uint32_t N, size_t... kWord>
+PEAL_HD constexpr WriteInline<N> write_inline(const Remote& remote, const uint32_t (&word)[N],
+                                              uint32_t bytes, std::index_sequence<kWord...>) {
+  return {remote, {word[kWord]...}, bytes};
+}
 template <uint32_t N>
 PEAL_HD constexpr WriteInline<N> write_inline(const Remote& remote, const uint32_t (&word)[N],
                                               uint32_t bytes) {
-  WriteInline<N> write{remote, {}, bytes};
-  PEAL_UNROLL
-  for (uint32_t i = 0; i < N; ++i) write.word[i] = word[i];
-  return write;
+  return write_inline(remote, word, bytes, std::make_index_sequence<N>{});
 }
 
 /// Stores the kBytes low bytes of `bits`; at most 8.

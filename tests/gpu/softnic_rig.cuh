@@ -19,8 +19,6 @@
 
 namespace peal::testing {
 
-using SendQueue;
-
 inline constexpr uint64_t kTimeoutNs = 10'000'000'000;
 inline constexpr uint32_t kDepth = 256;
 inline constexpr size_t kDataBytes = 128 << 20;
