@@ -92,9 +92,12 @@ PEAL_DEVICE BasicTicket<Q> post(Q& queue, Group group, Requests... requests) {
   if (group.leader()) {
     status = publish<R>(*q, {.first = first, .blocks = blocks, .last = last}, q, group, last);
   }
-  group.template sync<Edge::kGroupBeforeQuiet>();  // a lane that goes on to quiet() finds its own
-                                                   // work published
   if (kRings == Rings::kNow && group.leader() && status == Status::kOk) ring<R>(*q);
+  // A lane that goes on to quiet() finds its own work published. Behind the doorbell, so that the
+  // lanes leave together and meet again at their next post: where the compiler sees no place for
+  // them to converge, those that do not ring would run ahead of the one that does, and each lane
+  // would come to ring alone.
+  group.template sync<Edge::kGroupBeforeQuiet>();
   return Posts{q, last, status};
 }
 
