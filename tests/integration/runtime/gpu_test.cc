@@ -244,7 +244,6 @@ TEST_F(RuntimeOnGpu, HasNoCpuRingANicThatRunsOnAGpu) {
 // Fails at 438a779, where every fence before a doorbell had system scope.
 TEST_F(RuntimeOnGpu, FencesAsFarAsItIsAsked) {
   config_.transport = TransportKind::kIbgda;
-  using NicFence;
   for (const auto& [asked, expected] : {std::pair{FenceKind::kAuto, NicFence::kSystem},
                                         {FenceKind::kGpu, NicFence::kGpu},
                                         {FenceKind::kSystem, NicFence::kSystem}}) {
