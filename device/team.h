@@ -37,8 +37,7 @@ struct Team {
   uint32_t apart = 0;           // 0: calls go inline, by loads and stores; else see kTeamByNic
   uint32_t grid_workspace = 0;  // bytes of a part for those of calls from the host
   const int32_t* pes = nullptr;
-  std::byte* memory =
-      nullptr;  // symmetric, at one offset at all members (device/shared/team_memory.h)
+  std::byte* memory = nullptr;  // symmetric, at one offset at all members (shared/team_memory.h)
 };
 static_assert(std::is_trivially_copyable_v<Team> && sizeof(Team) <= 64);
 

@@ -7,9 +7,10 @@
 //
 // An operation is a type:
 //
-//   Answer                       what it answers; where it was refused, `status` alone has a
-//   meaning asked()                      the range at the PE mapped(ctx, scope, address)  does it
-//   by loads and stores, each lane its part by_nic(ctx, scope, where)    does it by work requests
+//   Answer                       what it answers; of a refused call only `status` has a meaning
+//   asked()                      the range at the PE
+//   mapped(ctx, scope, address)  does it by loads and stores, each lane its part
+//   by_nic(ctx, scope, where)    does it by work requests
 //
 // and for several lanes
 //

@@ -50,12 +50,12 @@ class Layers(unittest.TestCase):
         self.assertTrue(self.found("simt/lanes/launch.cc", '"simt/runtime/stream.h"'))
         self.assertTrue(self.found("simt/simulation/simulation.cc", '"simt/runtime/state.h"'))
         self.assertTrue(self.found("simt/runtime/state.cc", '"simt/cc/tokens.h"'))
-        self.assertFalse(self.found("simt/runtime/stream.cc", '"simt/lanes/launch.h"', '"simt/simulation/party.h"'))
+        self.assertFalse(self.found("simt/runtime/stream.cc", '"simt/lanes/launch.h"', '"simt/simulation/simulated_process.h"'))
         self.assertFalse(self.found("simt/simulation/program/program.cc", '"simt/simulation/simulation.h"'))
 
     def test_no_file_lies_beside_the_folders_of_simt(self):
         self.assertTrue(self.found("simt/party.cc", '"simt/lanes/block.h"'))
-        self.assertTrue(self.found("simt/simulation/simulation.cc", '"simt/party.h"'))
+        self.assertTrue(self.found("simt/simulation/simulation.cc", '"simt/simulated_process.h"'))
 
     def test_host_code_sees_no_lanes(self):
         self.assertTrue(self.found("host/runtime/runtime.cc", '"device/base/scope.h"'))
