@@ -17,7 +17,7 @@
 
 namespace peal {
 
-inline constexpr uint32_t kContextVersion = 12;
+inline constexpr uint32_t kContextVersion = 13;
 /// ContextFields::settle where some GPU shows what NICs write in no order.
 inline constexpr uint32_t kSettleAlways = 2;
 /// ContextFields::signals: Signal::set and barrier flags are atomics, else RDMA WRITEs; and words
