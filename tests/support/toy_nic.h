@@ -59,17 +59,13 @@ struct ToyModel {
     std::memcpy(entry.block, &head, sizeof(head));
     return entry;
   }
-  static Entry<1> encode(const nic::Write& w) {
-    return entry_of<1>({Op::kWrite,
-                        {},
-                        0,
-                        0,
-                        w.bytes,
-                        w.remote.address,
-                        w.remote.key,
-                        w.local.key,
-                        w.local.address});
+  /// What moves bytes between the two ends, either way.
+  template <class Transfer>
+  static Entry<1> moving(Op op, const Transfer& t) {
+    return entry_of<1>(
+        {op, {}, 0, 0, t.bytes, t.remote.address, t.remote.key, t.local.key, t.local.address});
   }
+  static Entry<1> encode(const nic::Write& w) { return moving(Op::kWrite, w); }
   template <uint32_t N>
   static Entry<2> encode(const nic::WriteInline<N>& w) {
     auto entry =
@@ -81,17 +77,7 @@ struct ToyModel {
   static Entry<1> encode(const nic::WriteWord<kBytes>& w) {
     return entry_of<1>({Op::kWord, {}, 0, 0, kBytes, w.remote.address, w.remote.key, {}, w.bits});
   }
-  static Entry<1> encode(const nic::Read& r) {
-    return entry_of<1>({Op::kRead,
-                        {},
-                        0,
-                        0,
-                        r.bytes,
-                        r.remote.address,
-                        r.remote.key,
-                        r.local.key,
-                        r.local.address});
-  }
+  static Entry<1> encode(const nic::Read& r) { return moving(Op::kRead, r); }
   template <uint32_t kBytes>
   static Entry<1> encode(const nic::ReadWord<kBytes>& r) {
     return encode(nic::Read{r.remote, r.local, kBytes});
