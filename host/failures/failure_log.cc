@@ -272,16 +272,7 @@ void FailureLog::peer_lost(int pe, int pid) {
 }
 
 void FailureLog::peer_left(const Message& message) {
-  const auto how = static_cast<Departure::How>(message.word[0]);
-  if (how > Departure::How::kKilled) return;
-  const std::string text(reinterpret_cast<const char*>(message.payload.data()),
-                         std::min(message.payload.size(), kMaxReason));
-  // std::terminate() ends by SIGABRT, which is told as well: the first says more.
-  const std::optional<Departure> told = group_.departure(message.from);
-  if (told && !told->in_order()) return;
-  const Departure departure{how, static_cast<int>(message.word[1]), text};
-  group_.left(message.from, departure);
-  if (!departure.in_order()) leavers_.push_back(message.from);
+  std::ranges::copy(group_.hear_leaving(message), std::back_inserter(leavers_));
 }
 
 void FailureLog::lose(int pe) {
@@ -295,7 +286,7 @@ void FailureLog::lose(int pe) {
   look_now();
 }
 
-// Who left because another PE died comes behind that one.
+// Who left because another PE died comes behind that one, whose process may have ended by itself.
 void FailureLog::lose_leavers() {
   for (const int pe : std::exchange(leavers_, {})) lose(pe);
 }

@@ -21,7 +21,6 @@ constexpr std::chrono::milliseconds kSendAgain{1};
 // an exception has less time than who leaves in order.
 constexpr std::chrono::milliseconds kFarewell{1000};
 constexpr std::chrono::milliseconds kLastWords{100};
-constexpr size_t kMaxText = 1000;
 constexpr size_t kTold =
     4096;  // PEs that are told again where they have no room; others may not hear
 
@@ -101,8 +100,10 @@ void LiveGroup::await_departures(const std::function<bool()>& go_on) {
 
 void LiveGroup::leave(const Departure& how, const std::function<void()>& still_waiting) {
   leaving_ = true;
-  tell_all({how.how, how.code, how.text},
-           how.in_order() ? std::min(deadline_, kFarewell) : kLastWords);
+  const auto loss = first_loss();
+  Leaving leaving{how.how, how.code, how.text};
+  if (loss) leaving.loss = {loss->first, loss->second.how, loss->second.code, loss->second.text};
+  tell_all(leaving, how.in_order() ? std::min(deadline_, kFarewell) : kLastWords);
   if (!how.in_order()) return quit(describe(how));
   std::string stopped;
   try {
@@ -125,17 +126,15 @@ void LiveGroup::announce(Departure::How how, int code, std::string_view text) co
 // Many that leave at once fill a peer's socket, until its watcher has read: one that did not hear
 // of this PE would wait for it until the deadline. A handler of a signal may not allocate.
 void LiveGroup::tell_all(const Leaving& leaving, std::chrono::milliseconds time) const noexcept {
-  const std::array<uint64_t, 4> word = {static_cast<uint64_t>(leaving.how),
-                                        static_cast<uint64_t>(leaving.code), 0, 0};
-  const auto payload = std::as_bytes(std::span(leaving.text.substr(0, kMaxText)));
+  const LeavingMessage message(leaving);
   std::bitset<kTold> told;
   const auto tell = [&] {
     bool all = true;
     for (int pe = 0; pe < size(); ++pe) {
       const auto bit = static_cast<size_t>(pe);
       if (pe == rank() || (bit < kTold && told[bit])) continue;
-      const bool heard =
-          channel_.send(pe, Message::Kind::kLeft, word, payload) != Channel::Sent::kFull;
+      const bool heard = channel_.send(pe, Message::Kind::kLeft, message.word(),
+                                       message.payload()) != Channel::Sent::kFull;
       if (bit >= kTold) continue;
       told[bit] = heard;
       all &= heard;
@@ -270,6 +269,34 @@ void LiveGroup::left(int pe, Departure how) {
   const std::lock_guard lock(mutex_);
   departures_.insert_or_assign(pe, std::move(how));
   changed_.notify_all();
+}
+
+std::vector<int> LiveGroup::hear_leaving(const Message& message) {
+  const auto heard = read_leaving(message.word, message.payload);
+  if (!heard) return {};
+  std::vector<int> gone;
+  const std::lock_guard lock(mutex_);
+  const auto leaves = [&](int pe, const Departure& how, bool lost) {
+    if (pe >= size() || pe == rank()) return;
+    // std::terminate() ends by SIGABRT, which is told as well: the first says more.
+    const auto known = departures_.find(pe);
+    if (known == departures_.end() || known->second.in_order())
+      departures_.insert_or_assign(pe, how);
+    if (lost) gone.push_back(pe);
+  };
+  if (heard->loss) leaves(heard->loss->first, heard->loss->second, true);
+  leaves(message.from, heard->own, !heard->own.in_order());
+  changed_.notify_all();
+  return gone;
+}
+
+std::optional<std::pair<int, Departure>> LiveGroup::first_loss() const {
+  const std::lock_guard lock(mutex_);
+  for (const int pe : lost_) {
+    const auto known = departures_.find(pe);
+    if (known != departures_.end()) return std::pair(pe, known->second);
+  }
+  return std::nullopt;
 }
 
 std::optional<Departure> LiveGroup::departure(int pe) const {

@@ -22,6 +22,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/run_clock.h"
@@ -30,6 +31,7 @@
 #include "host/bootstrap.h"
 #include "host/job/channel.h"
 #include "host/job/departure.h"
+#include "host/job/leaving.h"
 
 namespace peal {
 
@@ -77,6 +79,8 @@ class LiveGroup : public Bootstrap {
   std::vector<int> lost_pes() const;
   /// `pe` has told that it leaves, or the system how it has ended: what is told last counts.
   void left(int pe, Departure how);
+  /// A Message::Kind::kLeft. Answers the PEs that it says are lost, in the order of their loss.
+  std::vector<int> hear_leaving(const Message& message);
   /// How `pe` has left, as far as is known.
   std::optional<Departure> departure(int pe) const;
   /// PEs that live, and have told that they leave in order, or have not.
@@ -109,6 +113,8 @@ class LiveGroup : public Bootstrap {
   std::vector<int> in_state(State state) const { return in_state(state, state); }
   std::vector<int> others_that_live(bool and_left) const;
   std::vector<int> others_that_live(const Lock& held, bool and_left) const;
+  /// The first PE that is lost, and how it left.
+  std::optional<std::pair<int, Departure>> first_loss() const;
   template <class Exchange>
   void by_all(const Exchange& exchange) const;
   void exchange_unmasked(std::span<const std::byte> mine, std::span<std::byte> all);
@@ -118,12 +124,6 @@ class LiveGroup : public Bootstrap {
   /// Throws when `pe` can be waited for no longer.
   void check_still_waiting(int pe, Clock::time_point end) const;
   void await_departures(const std::function<bool()>& go_on);
-  /// A Departure whose text need not be a string of its own: handlers of signals allocate none.
-  struct Leaving {
-    Departure::How how;
-    int code;
-    std::string_view text;
-  };
   /// Tells the other PEs, for `time` again where one has no room. For signal handlers, too.
   void tell_all(const Leaving& leaving, std::chrono::milliseconds time) const noexcept;
 

@@ -18,6 +18,7 @@
 #include "base/patience.h"
 #include "bootstrap/bootstraps.h"
 #include "bootstrap/borrowed.h"
+#include "host/job/leaving.h"
 
 namespace peal {
 namespace {
@@ -46,7 +47,7 @@ class Member {
         auto message = group_.channel().receive();
         if (!message) break;
         if (message->kind == Message::Kind::kLeft) {
-          group_.left(message->from, {static_cast<Departure::How>(message->word[0])});
+          group_.hear_leaving(*message);
         } else {
           group_.deliver(std::move(*message));
         }
@@ -252,6 +253,62 @@ TEST(LiveGroup, TellsOthersOfItsDeathThoughOneIsDeaf) {
       EXPECT_TRUE(wait_until([&] { return !member->left_in_order().empty(); },
                              std::chrono::steady_clock::now() + seconds(20)));
     }
+  });
+}
+
+Message leaving(int from, const Leaving& how) {
+  const LeavingMessage message(how);
+  const auto bytes = message.payload();
+  return {Message::Kind::kLeft, from, message.word(), {bytes.begin(), bytes.end()}};
+}
+
+/// Hazard: PE 0 ended by exit(3), PE 1 heard of it and ended by exit(5), and PE 2, which PE 0 had
+/// not told yet, said that PE 1 had ended the job.
+TEST(LiveGroup, HearsOfALossFromWhoLeavesForIt) {
+  on_members(3, seconds(20), [](Member& member) {
+    if (member->rank() != 2) return;
+    const auto told = leaving(1, {Departure::How::kExited,
+                                  5,
+                                  "second",
+                                  {.pe = 0, .how = Departure::How::kException, .text = "first"}});
+    EXPECT_EQ(member->hear_leaving(told), (std::vector<int>{0, 1}));
+    EXPECT_EQ(describe(member->departure(0).value()), "left by an exception: first");
+    EXPECT_EQ(member->departure(1).value().code, 5);
+    EXPECT_EQ(member->departure(1).value().text, "second");
+  });
+}
+
+TEST(LiveGroup, HearsOfALossThatEndedInOrder) {
+  on_members(2, seconds(20), [](Member& member) {
+    if (member->rank() != 1) return;
+    EXPECT_EQ(member->hear_leaving(leaving(0, {Departure::How::kExited, 0})), std::vector<int>());
+    const auto told = leaving(0, {.how = Departure::How::kExited, .code = 5});
+    EXPECT_EQ(member->hear_leaving(told), std::vector<int>{0});
+  });
+}
+
+/// What is told first of an end that is not in order stays: std::terminate() ends by SIGABRT.
+TEST(LiveGroup, KeepsTheFirstReason) {
+  on_members(2, seconds(20), [](Member& member) {
+    if (member->rank() != 1) return;
+    (void)member->hear_leaving(leaving(0, {Departure::How::kTerminated, 0, "uncaught"}));
+    (void)member->hear_leaving(leaving(0, {Departure::How::kKilled, 6}));
+    EXPECT_EQ(member->departure(0).value().text, "uncaught");
+  });
+}
+
+TEST(LiveGroup, IgnoresWordsThatNoPeSends) {
+  on_members(2, seconds(20), [](Member& member) {
+    if (member->rank() != 1) return;
+    const auto heard = [&](std::array<uint64_t, 4> word) {
+      return member->hear_leaving({Message::Kind::kLeft, 0, word, {}});
+    };
+    EXPECT_EQ(heard({99, 0, 0, 0}), std::vector<int>());  // no such way
+    EXPECT_EQ(heard({uint64_t{7} << 32 | 1, 0, 0, 0}),
+              std::vector<int>());  // text that is not there
+    const uint64_t unknown_pe = uint64_t{1000} << 32 | 1;
+    EXPECT_EQ(heard({1, 5, unknown_pe, 0}), std::vector<int>{0});
+    EXPECT_EQ(heard({1, 5, uint64_t{1} << 32 | 99, 0}), std::vector<int>{0});
   });
 }
 
