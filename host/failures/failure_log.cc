@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "host/base/error.h"
-#include "host/job/stopped.h"
+#include "host/job/process_stat.h"
 
 namespace peal {
 namespace {

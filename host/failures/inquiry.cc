@@ -7,7 +7,7 @@
 #include <sstream>
 #include <utility>
 
-#include "host/job/stopped.h"
+#include "host/job/process_stat.h"
 
 namespace peal {
 namespace {

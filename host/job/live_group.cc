@@ -10,7 +10,7 @@
 #include "base/across.h"
 #include "base/patience.h"
 #include "host/base/error.h"
-#include "host/job/stopped.h"
+#include "host/job/process_stat.h"
 
 namespace peal {
 namespace {
@@ -376,6 +376,27 @@ std::vector<int> LiveGroup::unmasked_pes() const {
 std::vector<int> LiveGroup::live_pes() const {
   const std::lock_guard lock(mutex_);
   return in_state(State::kLive);
+}
+
+MemberGroup::MemberGroup(LiveGroup& job, std::vector<int> pes, uint64_t id)
+    : job_(job),
+      pes_(std::move(pes)),
+      id_(id),
+      rank_(static_cast<int>(std::ranges::find(pes_, job.rank()) - pes_.begin())) {}
+
+void MemberGroup::allgather(std::span<const std::byte> mine, std::span<std::byte> all) {
+  const std::vector<std::byte> own(mine.begin(), mine.end());  // may lie in `all`
+  job_.exchange({id_, calls_++, pes_}, own, all);
+}
+
+void MemberGroup::barrier() {
+  std::vector<std::byte> nothing(pes_.size());
+  job_.exchange({id_, calls_++, pes_}, std::span(nothing).first(1), nothing);
+}
+
+void MemberGroup::abort(const std::string& reason) {
+  job_.abort(reason);
+  std::abort();  // g++ does not know that the call above stays
 }
 
 }  // namespace peal

@@ -31,7 +31,6 @@
 #include "host/bootstrap.h"
 #include "host/job/channel.h"
 #include "host/job/departure.h"
-#include "host/job/leaving.h"
 
 namespace peal {
 
@@ -144,6 +143,27 @@ class LiveGroup : public Bootstrap {
   std::set<int> collected_;  // of the call under way
   std::optional<Error> broken_;
   std::atomic<bool> leaving_{false};  // with those that have left
+};
+
+/// Some PEs of a job, who make collective calls without the others, over the channel. Ranks are
+/// positions in `pes`. Made by all of them, with an `id` that no other group of theirs
+/// has or had, above all counts of masked PEs.
+class MemberGroup : public Bootstrap {
+ public:
+  MemberGroup(LiveGroup& job, std::vector<int> pes, uint64_t id);
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(pes_.size()); }
+  void allgather(std::span<const std::byte> mine, std::span<std::byte> all) override;
+  void barrier() override;
+  [[noreturn]] void abort(const std::string& reason) override;
+
+ private:
+  LiveGroup& job_;
+  std::vector<int> pes_;
+  uint64_t id_;
+  uint64_t calls_ = 0;
+  int rank_;
 };
 
 }  // namespace peal

@@ -18,6 +18,11 @@ constexpr int kState = 3;
 constexpr int kStartTime = 22;
 constexpr int kExitCode = 52;
 
+bool stands_still(int64_t pid) {
+  const char state = stat_of_process(pid).state;
+  return state == 'T' || state == 't';
+}
+
 }  // namespace
 
 // The name may hold anything, so what follows it is found from the end.
@@ -40,6 +45,18 @@ bool has_ended(int64_t pid, std::optional<Birth> birth) {
   if (::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH) return true;
   const ProcessStat stat = stat_of_process(pid);
   return stat.state == 'Z' || stat.state == 'X' || (birth && stat.birth && *stat.birth != *birth);
+}
+
+std::string stopped_pes(std::span<const Place> places, int here, const std::vector<int>& pes) {
+  const Place& mine = places[static_cast<size_t>(here)];
+  std::string text;
+  for (const int pe : pes) {
+    const Place& there = places[static_cast<size_t>(pe)];
+    if (!same_pids(mine, there) || there.pid == mine.pid || !stands_still(there.pid)) continue;
+    text += fmt::format("{}PE {} (process {}) is stopped: kill -CONT {} lets it go on",
+                        text.empty() ? "" : "; ", pe, there.pid, there.pid);
+  }
+  return text;
 }
 
 }  // namespace peal

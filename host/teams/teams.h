@@ -19,7 +19,6 @@
 #include "device/shared/algorithms.h"
 #include "device/team.h"
 #include "host/job/live_group.h"
-#include "host/job/member_group.h"
 #include "host/job/together.h"
 #include "host/memory/symmetric_heap.h"
 #include "host/team_options.h"

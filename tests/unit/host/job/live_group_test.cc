@@ -18,7 +18,7 @@
 #include "base/patience.h"
 #include "bootstrap/bootstraps.h"
 #include "bootstrap/borrowed.h"
-#include "host/job/leaving.h"
+#include "host/job/departure.h"
 
 namespace peal {
 namespace {
