@@ -25,8 +25,12 @@ constexpr uint64_t kMagic = 0x70656c2d6f726433;
 
 uint64_t whole_pages(uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
-uint64_t bytes_of_chunks(uint64_t heap_bytes) {
-  return whole_pages((heap_bytes + kChunk - 1) / kChunk * sizeof(Chunk));
+uint64_t bytes_of_chunks(const Segment::Shape& shape) {
+  return whole_pages((shape.heap_bytes + kChunk - 1) / kChunk * sizeof(Chunk));
+}
+
+uint64_t bytes_of_cells(const Segment::Shape& shape) {
+  return whole_pages(shape.heap_bytes / kGranule * kSlots * sizeof(uint64_t));
 }
 
 uint64_t mixed(uint64_t key) {
@@ -43,13 +47,6 @@ struct Segment::Header {
   std::atomic<uint32_t> sites;
   std::atomic<uint32_t> sees_plain;
   std::atomic<uint32_t> meeting_failed;
-};
-
-// Where each part begins.
-struct Segment::Plan {
-  uint64_t stamps, fenced, puts, knowledge, word_keys, words, meeting_keys, meetings, sites, chunks,
-      cells, end;
-  uint64_t word_count;
 };
 
 Segment::Plan Segment::plan(const Shape& shape) {
@@ -69,8 +66,8 @@ Segment::Plan Segment::plan(const Shape& shape) {
   at.meeting_keys = take(kMeetings * 2 * sizeof(uint64_t));
   at.meetings = take(kMeetings * 2 * matrix);
   at.sites = take(kSites * sizeof(AccessSite));
-  at.chunks = take(pes * bytes_of_chunks(shape.heap_bytes));
-  at.cells = take(pes * whole_pages(shape.heap_bytes / kGranule * kSlots * sizeof(uint64_t)));
+  at.chunks = take(pes * bytes_of_chunks(shape));
+  at.cells = take(pes * bytes_of_cells(shape));
   at.end = end;
   return at;
 }
@@ -89,10 +86,10 @@ Segment Segment::create(const Shape& shape) {
     fail_errno(errno, fmt::format("ftruncate(peal-check, {})", bytes));
   }
   Segment made(std::move(file), shape);
-  made.header_->pes = static_cast<uint64_t>(shape.pes);
-  made.header_->heap_bytes = shape.heap_bytes;
-  made.header_->sites.store(1, std::memory_order_relaxed);
-  made.header_->magic.store(kMagic, std::memory_order_release);
+  made.header().pes = static_cast<uint64_t>(shape.pes);
+  made.header().heap_bytes = shape.heap_bytes;
+  made.header().sites.store(1, std::memory_order_relaxed);
+  made.header().magic.store(kMagic, std::memory_order_release);
   return made;
 }
 
@@ -108,57 +105,23 @@ Segment Segment::open(const PeerFile& from, const Shape& shape) {
          from.pid, found.st_size, shape.pes, shape.heap_bytes, plan(shape).end);
   }
   Segment opened(std::move(file), shape);
-  if (opened.header_->magic.load(std::memory_order_acquire) != kMagic) {
+  if (opened.header().magic.load(std::memory_order_acquire) != kMagic) {
     fail(ErrorCode::kInvalidArgument, "file {} of process {} is not the checker's memory", from.fd,
          from.pid);
   }
   return opened;
 }
 
-Segment::Segment(Fd file, const Shape& shape) : shape_(shape), file_(std::move(file)) {
-  const Plan at = plan(shape);
-  bytes_ = at.end;
+Segment::Segment(Fd file, const Shape& shape)
+    : shape_(shape), plan_(plan(shape)), file_(std::move(file)) {
+  const uint64_t bytes = plan_.end;
   void* const mapped =
-      ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_.get(), 0);
-  if (mapped == MAP_FAILED) fail_errno(errno, fmt::format("mmap(peal-check, {} bytes)", bytes_));
-  base_ = static_cast<std::byte*>(mapped);
-  header_ = reinterpret_cast<Header*>(base_);
-  stamps_ = reinterpret_cast<Stamp*>(base_ + at.stamps);
-  fenced_ = reinterpret_cast<Stamp*>(base_ + at.fenced);
-  puts_ = reinterpret_cast<Stamp*>(base_ + at.puts);
-  knowledge_ = base_ + at.knowledge;
-  word_keys_ = reinterpret_cast<std::atomic<uint64_t>*>(base_ + at.word_keys);
-  words_ = base_ + at.words;
-  word_count_ = at.word_count;
-  meeting_keys_ = reinterpret_cast<std::atomic<uint64_t>*>(base_ + at.meeting_keys);
-  meetings_ = base_ + at.meetings;
-  sites_ = reinterpret_cast<AccessSite*>(base_ + at.sites);
-  chunks_ = base_ + at.chunks;
-  cells_ = base_ + at.cells;
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_.get(), 0);
+  if (mapped == MAP_FAILED) fail_errno(errno, fmt::format("mmap(peal-check, {} bytes)", bytes));
+  base_ = {static_cast<std::byte*>(mapped), Unmap{bytes}};
 }
 
-Segment::Segment(Segment&& other) noexcept
-    : shape_(other.shape_),
-      file_(std::move(other.file_)),
-      base_(std::exchange(other.base_, nullptr)),
-      bytes_(other.bytes_),
-      header_(other.header_),
-      stamps_(other.stamps_),
-      fenced_(other.fenced_),
-      puts_(other.puts_),
-      knowledge_(other.knowledge_),
-      word_keys_(other.word_keys_),
-      words_(other.words_),
-      word_count_(other.word_count_),
-      meeting_keys_(other.meeting_keys_),
-      meetings_(other.meetings_),
-      sites_(other.sites_),
-      chunks_(other.chunks_),
-      cells_(other.cells_) {}
-
-Segment::~Segment() {
-  if (base_ != nullptr) ::munmap(base_, bytes_);
-}
+void Segment::Unmap::operator()(std::byte* base) const { ::munmap(base, bytes); }
 
 PeerFile Segment::file() const {
   struct stat found {};
@@ -166,55 +129,57 @@ PeerFile Segment::file() const {
   return {::getpid(), file_.get(), found.st_dev, found.st_ino};
 }
 
-Knowledge Segment::matrix(std::byte* first, uint64_t number) const {
+Knowledge Segment::matrix(uint64_t first, uint64_t number) const {
   const auto pes = static_cast<uint64_t>(shape_.pes);
-  return {reinterpret_cast<Stamp*>(first + number * pes * pes * sizeof(Stamp)), shape_.pes};
+  return {part<Stamp>(first + number * pes * pes * sizeof(Stamp)), shape_.pes};
 }
 
-Segment::Released Segment::look_up(std::atomic<uint64_t>* keys, uint64_t count, uint64_t key,
+// In a hash table of `count` keys, with a matrix for each from `first` on.
+Segment::Released Segment::look_up(uint64_t keys, uint64_t first, uint64_t count, uint64_t key,
                                    bool make) const {
-  std::byte* const first = keys == word_keys_ ? words_ : meetings_;
   uint64_t at = mixed(key) % count;
   for (uint64_t probe = 0; probe < kProbes; ++probe, at = (at + 1) % count) {
-    uint64_t seen = keys[at].load(std::memory_order_acquire);
+    std::atomic<uint64_t>& there = part<std::atomic<uint64_t>>(keys)[at];
+    uint64_t seen = there.load(std::memory_order_acquire);
     if (seen == 0 && !make) return {false, false, matrix(first, 0)};
-    if (seen == 0 && keys[at].compare_exchange_strong(seen, key)) seen = key;
+    if (seen == 0 && there.compare_exchange_strong(seen, key)) seen = key;
     if (seen == key) return {true, false, matrix(first, at)};
   }
   return {false, true, matrix(first, 0)};
 }
 
 Segment::Released Segment::word(int owner, uint64_t offset, bool make) const {
-  return look_up(word_keys_, word_count_, (static_cast<uint64_t>(owner) + 1) << 56 | offset, make);
+  return look_up(plan_.word_keys, plan_.words, plan_.word_count,
+                 (static_cast<uint64_t>(owner) + 1) << 56 | offset, make);
 }
 
 Segment::Released Segment::meeting(uint64_t key, int parity) const {
-  return look_up(meeting_keys_, kMeetings * 2, key << 1 | static_cast<uint64_t>(parity), true);
+  return look_up(plan_.meeting_keys, plan_.meetings, kMeetings * 2,
+                 key << 1 | static_cast<uint64_t>(parity), true);
 }
 
 uint16_t Segment::new_site() const {
-  uint32_t taken = header_->sites.load(std::memory_order_relaxed);
-  while (taken < kSites && !header_->sites.compare_exchange_weak(taken, taken + 1)) {
+  uint32_t taken = header().sites.load(std::memory_order_relaxed);
+  while (taken < kSites && !header().sites.compare_exchange_weak(taken, taken + 1)) {
   }
   return taken < kSites ? static_cast<uint16_t>(taken) : uint16_t{0};
 }
 
 bool Segment::short_of_sites() const {
-  return header_->sites.load(std::memory_order_relaxed) > kSites / 2;
+  return header().sites.load(std::memory_order_relaxed) > kSites / 2;
 }
 
 std::atomic<uint64_t>* Segment::cells(int owner) const {
-  const uint64_t each = whole_pages(shape_.heap_bytes / kGranule * kSlots * sizeof(uint64_t));
-  return reinterpret_cast<std::atomic<uint64_t>*>(cells_ + static_cast<uint64_t>(owner) * each);
+  return part<std::atomic<uint64_t>>(plan_.cells +
+                                     static_cast<uint64_t>(owner) * bytes_of_cells(shape_));
 }
 
 HeapShadow Segment::shadow(int owner) const {
-  const uint64_t each = bytes_of_chunks(shape_.heap_bytes);
-  std::byte* const first = chunks_ + static_cast<uint64_t>(owner) * each;
-  return {cells(owner), reinterpret_cast<Chunk*>(first)};
+  const uint64_t each = bytes_of_chunks(shape_);
+  return {cells(owner), part<Chunk>(plan_.chunks + static_cast<uint64_t>(owner) * each)};
 }
 
-std::atomic<uint32_t>& Segment::sees_plain() const { return header_->sees_plain; }
-std::atomic<uint32_t>& Segment::meeting_failed() const { return header_->meeting_failed; }
+std::atomic<uint32_t>& Segment::sees_plain() const { return header().sees_plain; }
+std::atomic<uint32_t>& Segment::meeting_failed() const { return header().meeting_failed; }
 
 }  // namespace peal::checking

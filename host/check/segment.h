@@ -16,14 +16,53 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "base/fd.h"
 #include "base/peer_file.h"
+#include "host/check/cell.h"
 #include "host/check/heap_shadow.h"
-#include "host/check/knowledge.h"
-#include "host/check/slot.h"
 
 namespace peal::checking {
+
+using Stamp = std::atomic<uint32_t>;
+static_assert(Stamp::is_always_lock_free && sizeof(Stamp) == 4);
+
+inline void raise(Stamp& stamp, uint32_t to) {
+  uint32_t seen = stamp.load(std::memory_order_relaxed);
+  while (seen < to && !stamp.compare_exchange_weak(seen, to, std::memory_order_acq_rel)) {
+  }
+}
+
+/// What is ordered before a moment: a stamp for each owner of memory and each writer.
+///
+///   at(owner, writer)    transfers by `writer` to memory of `owner` with a stamp up to this
+///   at(writer, writer)   besides, everything `writer` did that is complete when it returns: reads,
+///                        and accesses to its own memory
+///
+/// Stamps only grow, each by itself, so nobody holds a lock: a PE that dies holds up nobody.
+/// Whoever sees the value of a word finds what was released on it, for that is joined before the
+/// value is sent.
+class Knowledge {
+ public:
+  Knowledge(Stamp* stamps, int pes) : stamps_(stamps), pes_(pes) {}
+
+  Stamp& at(int owner, int writer) const { return stamps_[owner * pes_ + writer]; }
+
+  void join(const Knowledge& other) const {
+    for (int i = 0; i < pes_ * pes_; ++i) {
+      raise(stamps_[i], other.stamps_[i].load(std::memory_order_acquire));
+    }
+  }
+  /// Everything that `writer` did up to `stamp`, its transfers included.
+  void join_all_of(int writer, uint32_t stamp) const {
+    for (int owner = 0; owner < pes_; ++owner) raise(at(owner, writer), stamp);
+  }
+
+ private:
+  Stamp* stamps_;
+  int pes_;
+};
 
 /// An access that may be told of.
 struct AccessSite {
@@ -50,20 +89,18 @@ class Segment {
   /// kInvalidArgument where the shapes differ.
   static Segment open(const PeerFile& file, const Shape& shape);
 
-  Segment(Segment&& other) noexcept;
-  Segment& operator=(Segment&&) = delete;
-  ~Segment();
-
   /// For open().
   PeerFile file() const;
 
   const Shape& shape() const { return shape_; }
-  Stamp& stamp(int pe) const { return stamps_[pe]; }
+  Stamp& stamp(int pe) const { return part<Stamp>(plan_.stamps)[pe]; }
   /// Puts of `pe` to `owner` up to this are ordered before its later p and atomics to that PE.
-  Stamp& fenced(int pe, int owner) const { return fenced_[pe * shape_.pes + owner]; }
+  Stamp& fenced(int pe, int owner) const {
+    return part<Stamp>(plan_.fenced)[pe * shape_.pes + owner];
+  }
   /// When `pe` last put to `owner`.
-  Stamp& put(int pe, int owner) const { return puts_[pe * shape_.pes + owner]; }
-  Knowledge knowledge(int pe) const { return matrix(knowledge_, static_cast<uint64_t>(pe)); }
+  Stamp& put(int pe, int owner) const { return part<Stamp>(plan_.puts)[pe * shape_.pes + owner]; }
+  Knowledge knowledge(int pe) const { return matrix(plan_.knowledge, static_cast<uint64_t>(pe)); }
 
   /// What was released on the word at `offset` of the owner's heap; `make`: of which something is
   /// about to be. False in `found`: nothing, or (`full`) nobody knows.
@@ -78,7 +115,7 @@ class Segment {
 
   /// A number for a new site, from 1 on; 0: there is no more room.
   uint16_t new_site() const;
-  AccessSite& site(uint16_t number) const { return sites_[number]; }
+  AccessSite& site(uint16_t number) const { return part<AccessSite>(plan_.sites)[number]; }
   /// True once more than half of the sites are taken.
   bool short_of_sites() const;
 
@@ -93,30 +130,31 @@ class Segment {
 
  private:
   struct Header;
-  struct Plan;
+  /// Where each part begins.
+  struct Plan {
+    uint64_t stamps, fenced, puts, knowledge, word_keys, words, meeting_keys, meetings, sites,
+        chunks, cells, end;
+    uint64_t word_count;
+  };
+  struct Unmap {
+    uint64_t bytes;
+    void operator()(std::byte* base) const;
+  };
 
   Segment(Fd file, const Shape& shape);
   static Plan plan(const Shape& shape);
-  Knowledge matrix(std::byte* first, uint64_t number) const;
-  Released look_up(std::atomic<uint64_t>* keys, uint64_t count, uint64_t key, bool make) const;
+  template <class T>
+  T* part(uint64_t begin) const {
+    return reinterpret_cast<T*>(base_.get() + begin);
+  }
+  Header& header() const { return *part<Header>(0); }
+  Knowledge matrix(uint64_t first, uint64_t number) const;
+  Released look_up(uint64_t keys, uint64_t first, uint64_t count, uint64_t key, bool make) const;
 
   Shape shape_;
+  Plan plan_;
   Fd file_;
-  std::byte* base_ = nullptr;
-  uint64_t bytes_ = 0;
-  Header* header_ = nullptr;
-  Stamp* stamps_ = nullptr;
-  Stamp* fenced_ = nullptr;
-  Stamp* puts_ = nullptr;
-  std::byte* knowledge_ = nullptr;
-  std::atomic<uint64_t>* word_keys_ = nullptr;
-  std::byte* words_ = nullptr;
-  uint64_t word_count_ = 0;
-  std::atomic<uint64_t>* meeting_keys_ = nullptr;
-  std::byte* meetings_ = nullptr;
-  AccessSite* sites_ = nullptr;
-  std::byte* chunks_ = nullptr;
-  std::byte* cells_ = nullptr;
+  std::unique_ptr<std::byte, Unmap> base_;
 };
 
 }  // namespace peal::checking

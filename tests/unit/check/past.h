@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "host/check/cell.h"
-#include "host/check/slot.h"
 
 namespace peal::checking {
 
