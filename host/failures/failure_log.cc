@@ -53,14 +53,7 @@ FailureLog::FailureLog(ContextTable& contexts, LiveGroup& group, PlaceOf place_o
       place_of_(std::move(place_of)),
       more_(std::move(more)),
       log_(log),
-      vain_waits_({.group = group,
-                   .log = log_,
-                   .waits = [this] { return waits(); },
-                   .stop =
-                       [this] {
-                         contexts_.stop_all(Status::kPeerLost);
-                         look_now();
-                       }}) {}
+      vain_waits_(group, log_) {}
 
 FailureLog::~FailureLog() {
   {
@@ -294,7 +287,9 @@ void FailureLog::lose_leavers() {
 void FailureLog::look() {
   if (closing_) return;
   say_first();
-  vain_waits_.look();
+  if (!vain_waits_.look([this] { return waits(); })) return;
+  contexts_.stop_all(Status::kPeerLost);
+  look_now();
 }
 
 // A wait whose deadline has passed may be about to be handled(): it is said when two looks in a row

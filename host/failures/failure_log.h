@@ -27,7 +27,6 @@
 #include "host/base/log.h"
 #include "host/contexts/context_table.h"
 #include "host/failures/failure.h"
-#include "host/failures/vain_waits.h"
 #include "host/failures/waits.h"
 #include "host/job/live_group.h"
 

@@ -34,7 +34,7 @@ class FlightLog {
 
   /// Writes a first file, without calls. Throws kConfiguration where PEAL_RECORD_FILE does not fit
   /// the job, kSystem where it cannot be written.
-  explicit FlightLog(Dependencies parts);
+  explicit FlightLog(Dependencies dependencies);
 
   /// The last calls of one context by its slot, or of all (-1), as lines.
   std::string last_calls(int context) const;

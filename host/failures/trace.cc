@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <tuple>
@@ -14,7 +15,6 @@
 #include "host/base/call_names.h"
 #include "host/base/error.h"
 #include "host/contexts/usage_text.h"
-#include "host/failures/history.h"
 
 namespace peal {
 namespace {
@@ -118,6 +118,19 @@ class Writer {
 };
 
 }  // namespace
+
+const char* to_string(CallScope scope) {
+  static constexpr const char* kNames[] = {"thread", "warp", "block", "grid"};
+  return kNames[static_cast<size_t>(scope) % std::size(kNames)];
+}
+
+std::string name_of(const CallRecord::Body& call) {
+  return std::string(to_string(call.call)) + (call.starts != 0 ? "_nbi" : "");
+}
+
+bool has_wanted(const CallRecord::Body& call) {
+  return call.call == Call::kWaitUntil || call.call == Call::kSignalWaitUntil;
+}
 
 std::string trace_text(const TraceOwner& owner, std::span<const Recorded> all) {
   Writer writer(owner);

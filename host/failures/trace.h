@@ -35,4 +35,10 @@ std::string trace_path(std::string_view pattern, int pe, int64_t process);
 /// Replaces the file. Throws kSystem that names it.
 void write_trace(const std::string& path, std::string_view text);
 
+/// "put_signal_nbi": the call by its name in device/api.h.
+std::string name_of(const CallRecord::Body& call);
+/// True where CallRecord::Body::value is what a wait wanted, or saw.
+bool has_wanted(const CallRecord::Body& call);
+const char* to_string(CallScope scope);
+
 }  // namespace peal

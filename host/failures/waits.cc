@@ -3,8 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 
+#include "base/clock.h"
 #include "host/contexts/usage_text.h"
 
 namespace peal {
@@ -94,6 +96,9 @@ WaitNote note_of(const WaitRecord& record, int queue, const PlaceOf& place_of) {
   return note;
 }
 
+// What a PE that has left in order sent before it did may still be on its way.
+constexpr unsigned kLooks = 5;
+
 }  // namespace
 
 bool closes_queue(WaitKind kind) { return kind >= WaitKind::kRoom; }
@@ -110,6 +115,54 @@ std::vector<WaitNote> waits_of(const ContextOwner& context, const PlaceOf& place
                                          context.slot(), kWaitRecords)});
   }
   return notes;
+}
+
+bool VainWaits::look(const std::function<std::vector<WaitNote>()>& all) {
+  const std::vector<int> left = group_.left_in_order();
+  std::vector<WaitNote> waits = left.empty() ? std::vector<WaitNote>() : all();
+  std::erase_if(waits, [](const WaitNote& wait) { return wait.status != Status::kOk; });
+  looks_ = waits.empty() ? 0 : looks_ + 1;
+  if (looks_ < kLooks) return false;
+  const bool alone = group_.not_left().empty() && std::ranges::any_of(left, [&](int pe) {
+                       return group_.departure(pe)->how == Departure::How::kExited;
+                     });
+  for (const WaitNote& wait : waits) {
+    const bool of_one = wait.kind == WaitKind::kBarrier || wait.kind == WaitKind::kTeam;
+    const bool of_any = wait.kind == WaitKind::kWord || wait.kind == WaitKind::kSignal;
+    const bool from_left = std::ranges::find(left, wait.from) != left.end();
+    if (of_one && from_left) return stop(wait.from, wait.text);
+    if (of_any && alone) return stop(left.front(), wait.text);
+  }
+  for (const int pe : left) {
+    if (!warned_of_.insert(pe).second) continue;
+    log_.warn("runtime", "PE {} {}, while a kernel of this PE waits: {}", pe,
+              describe(*group_.departure(pe)), waits.front().text);
+  }
+  return false;
+}
+
+bool VainWaits::stop(int pe, const std::string& wait) {
+  Failure why;
+  why.status = Status::kPeerLost;
+  why.pe = pe;
+  why.time_ns = monotonic_ns();
+  why.text = fmt::format("PE {} {}, and nobody is left to end a wait: {}", pe,
+                         describe(*group_.departure(pe)), wait);
+  log_.error("runtime", "{}; all waits end with \"{}\"", why.text, to_string(why.status));
+  looks_ = 0;
+  const std::lock_guard lock(mutex_);
+  failure_ = std::move(why);
+  return true;
+}
+
+std::optional<Failure> VainWaits::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void VainWaits::forget() {
+  const std::lock_guard lock(mutex_);
+  failure_.reset();
 }
 
 }  // namespace peal

@@ -5,12 +5,18 @@
 
 #include <cstdint>
 #include <functional>
+#include <mutex>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "device/context.h"
+#include "host/base/log.h"
 #include "host/contexts/context_owner.h"
 #include "host/contexts/usage_text.h"
+#include "host/failures/failure.h"
+#include "host/job/live_group.h"
 
 namespace peal {
 
@@ -28,5 +34,32 @@ std::vector<WaitNote> waits_of(const ContextOwner& context, const PlaceOf& place
 
 /// True if the end of such a wait closes a queue, which tells of it.
 bool closes_queue(WaitKind kind);
+
+/// Waits of kernels for what only PEs could do that have left in order: with finalize, or by
+/// exit(0). Their memory stays, so a wait for a word may be ended by others, or by this PE itself,
+/// and goes on; a barrier that they have not entered is never left.
+class VainWaits {
+ public:
+  VainWaits(const LiveGroup& group, const Log& log) : group_(group), log_(log) {}
+
+  /// By the watcher, some times a second; `waits` answers those of all kernels of this PE. True
+  /// once they are to be ended: failure() says why.
+  bool look(const std::function<std::vector<WaitNote>()>& waits);
+  /// Why waits were ended.
+  std::optional<Failure> failure() const;
+  /// After a recovery.
+  void forget();
+
+ private:
+  bool stop(int pe, const std::string& wait);
+
+  const LiveGroup& group_;
+  const Log& log_;
+  unsigned looks_ = 0;       // in a row that found a wait while PEs have left
+  std::set<int> warned_of_;  // PEs that left while kernels here wait
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::optional<Failure> failure_;
+};
 
 }  // namespace peal
