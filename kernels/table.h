@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The library's kernels as its host finds them: on a CPU functions, on a GPU names in the images of
-// libpeal_kernels.so (host/stream/images.h).
+// libpeal_kernels.so (host/stream/executor_gpu.cc).
 #pragma once
 
 #include <cstddef>

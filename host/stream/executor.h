@@ -70,8 +70,8 @@ class Executor {
 };
 
 std::unique_ptr<Executor> make_cpu_executor();
-/// `kernels` is the path of libpeal_kernels.so, or empty (images.h). Grids have at most
-/// `most_blocks` blocks, which run at the same time, as collective calls want.
+/// `kernels` is the path of libpeal_kernels.so, or empty: it is looked for beside the program.
+/// Grids have at most `most_blocks` blocks, which run at the same time, as collective calls want.
 std::unique_ptr<Executor> make_gpu_executor(std::shared_ptr<Gpu> gpu, const std::string& kernels,
                                             uint32_t most_blocks);
 
