@@ -2,13 +2,16 @@
 #include "host/storage/file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
+#include "base/fd.h"
 #include "host/base/error.h"
 
 namespace peal::storage {
@@ -191,6 +194,26 @@ void File::resize(uint64_t bytes) {
 
 void File::sync() {
   if (calls_.fsync(fd_) != 0) fail_on_path(errno, "fsync", path_);
+}
+
+const SystemCalls& linux_calls() {
+  static constexpr SystemCalls kCalls{
+      .open = [](const char* path, int flags,
+                 mode_t mode) { return above_standard(::open(path, flags, mode)); },
+      .close = ::close,
+      .pread = ::pread,
+      .pwrite = ::pwrite,
+      .fstat = ::fstat,
+      .stat = ::stat,
+      .lstat = ::lstat,
+      .ftruncate = ::ftruncate,
+      .fchmod = ::fchmod,
+      .fsync = ::fsync,
+      .flock = ::flock,
+      .rename = ::rename,
+      .unlink = ::unlink,
+  };
+  return kCalls;
 }
 
 }  // namespace peal::storage

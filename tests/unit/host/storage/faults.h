@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "host/storage/system_calls.h"
+#include "host/storage/file.h"
 
 namespace peal::storage {
 
