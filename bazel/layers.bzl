@@ -108,7 +108,7 @@ LAYERS = {
     # Where the library's kernels run, and in which order.
     "host/stream": ["base", "simt/lanes", "simt/runtime/stream.h", "kernels", "host/base", "host/memory"],
     "host/failures": [
-        "base", "host/base", "host/check", "host/contexts", "host/job", "device/shared", "device/context.h",
+        "base", "host/base", "host/contexts", "host/job", "device/shared", "device/context.h",
     ],
     # What programs include of the host, and no more: what stands behind it is in host/runtime.
     "host": [

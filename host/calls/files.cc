@@ -60,23 +60,7 @@ void Files::move(const detail::FileCall& call, const storage::MemoryRange& memor
   }
   failure.status = Status::kAborted;
   failure.time_ns = monotonic_ns();
-  {
-    const std::lock_guard lock(mutex_);
-    failures_.push_back(std::move(failure));
-  }
-  // The alarm of the default context, which there always is: Runtime::status() and on_failure()
-  // look there.
-  store_release<Reach::kSystem>(&dependencies_.contexts.words(0).alarm, 1u);
-}
-
-std::vector<Failure> Files::failures() const {
-  const std::lock_guard lock(mutex_);
-  return failures_;
-}
-
-void Files::forget_failures() {
-  const std::lock_guard lock(mutex_);
-  failures_.clear();
+  dependencies_.contexts.report(std::move(failure));
 }
 
 }  // namespace peal

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The files of a Runtime: which of its memory a call names, the engine that moves the bytes, what
-// went wrong in streams.
+// The files of a Runtime: which of its memory a call names, and the engine that moves the bytes.
 #pragma once
 
 #include <atomic>
@@ -10,11 +9,9 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "host/calls.h"
 #include "host/contexts/context_table.h"
-#include "host/failures/failure.h"
 #include "host/memory/gpu.h"
 #include "host/storage/engine.h"
 #include "host/stream/executor.h"
@@ -28,11 +25,11 @@ class Files {
   /// They outlive this.
   struct Dependencies {
     OwnMemory memory;
-    const ContextTable& contexts;
+    ContextTable& contexts;
     std::shared_ptr<Gpu> gpu;  // null: kernels run on the CPU
     storage::EngineOptions options;
   };
-  explicit Files(Dependencies parts) : dependencies_(std::move(parts)) {}
+  explicit Files(Dependencies dependencies) : dependencies_(std::move(dependencies)) {}
 
   /// Made by the first call: programs without files neither look for libcufile nor pin buffers.
   storage::Engine& engine();
@@ -43,13 +40,9 @@ class Files {
   /// A window that begins at `address` ends; no transfer of it is under way.
   void forget_memory(const void* address);
 
-  /// In the order of a stream; what fails then failures() tells. Throws kUnsupported while the
-  /// stream captures.
+  /// In the order of a stream; of what fails then the contexts' table is told. Throws kUnsupported
+  /// while the stream captures.
   void start(Executor& executor, void* stream, const detail::FileCall& call);
-
-  /// Transfers in streams that failed, each with status kAborted.
-  std::vector<Failure> failures() const;
-  void forget_failures();
 
  private:
   void move(const detail::FileCall& call, const storage::MemoryRange& memory);
@@ -58,8 +51,6 @@ class Files {
   std::once_flag once_;
   std::atomic<bool> made_ = false;
   std::optional<storage::Engine> engine_;
-  mutable std::mutex mutex_;  // guards what follows
-  std::vector<Failure> failures_;
 };
 
 }  // namespace peal

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/contexts/context_table.h"
 
+#include <utility>
+
 namespace peal {
 
 size_t ContextTable::bytes(int n_pes) {
@@ -42,6 +44,24 @@ bool ContextTable::well() const {
     if (load_acquire<Reach::kSystem>(&words(slot).alarm) != 0) return false;
   }
   return true;
+}
+
+void ContextTable::report(Failure failure) {
+  {
+    const std::lock_guard lock(mutex_);
+    reported_.push_back(std::move(failure));
+  }
+  store_release<Reach::kSystem>(&words(0).alarm, 1u);
+}
+
+std::vector<Failure> ContextTable::reported() const {
+  const std::lock_guard lock(mutex_);
+  return reported_;
+}
+
+void ContextTable::forget_reported() {
+  const std::lock_guard lock(mutex_);
+  reported_.clear();
 }
 
 void ContextTable::stop_all(Status why) const {

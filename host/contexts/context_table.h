@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "host/contexts/context_owner.h"
 #include "host/memory/backing.h"
@@ -52,6 +53,12 @@ class ContextTable {
   /// Ends the waits of all contexts, for a reason that the group knows.
   void stop_all(Status why) const;
 
+  /// A failure that no context tells of: of a file's transfer in a stream, or one that checked mode
+  /// has found. Raises the alarm of the default context, which there always is.
+  void report(Failure failure);
+  std::vector<Failure> reported() const;
+  void forget_reported();
+
   /// Recoveries so far; alike on all PEs.
   uint32_t generation() const { return generation_; }
   /// Behind the visits of for_each() that have begun.
@@ -66,6 +73,7 @@ class ContextTable {
   std::atomic<uint32_t> generation_{0};
   mutable std::mutex mutex_;  // guards what follows
   std::array<std::weak_ptr<ContextOwner>, kMaxContexts> contexts_;
+  std::vector<Failure> reported_;
 };
 
 }  // namespace peal

@@ -46,12 +46,10 @@ void name_stopped(const LiveGroup& group, Failure& failure) {
 
 }  // namespace
 
-FailureLog::FailureLog(ContextTable& contexts, LiveGroup& group, PlaceOf place_of,
-                       std::vector<More> more, const Log& log)
+FailureLog::FailureLog(ContextTable& contexts, LiveGroup& group, PlaceOf place_of, const Log& log)
     : contexts_(contexts),
       group_(group),
       place_of_(std::move(place_of)),
-      more_(std::move(more)),
       log_(log),
       vain_waits_(group, log_) {}
 
@@ -87,9 +85,8 @@ Failure FailureLog::untold() const {
 // first; what follows from a stop, as the stop.
 Failure FailureLog::earliest() const {
   const std::vector<int> lost = group_.lost_pes();
-  std::vector<Failure> found;
+  std::vector<Failure> found = contexts_.reported();
   std::vector<Failure> stops;
-  for (const auto& more : more_) std::ranges::move(more(), std::back_inserter(found));
   std::vector<Failure> following;  // told where nothing is that they follow from
   contexts_.for_each([&](const ContextOwner& context) {
     for (Failure& f : context.failures(place_of_)) {
@@ -190,6 +187,7 @@ void FailureLog::start_again() {
   told_ = false;
   said_ = false;
   vain_waits_.forget();
+  contexts_.forget_reported();
   const std::lock_guard lock(mutex_);
   of_dropped_.reset();
   due_ = static_cast<bool>(callback_);

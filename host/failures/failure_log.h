@@ -37,11 +37,7 @@ class FailureLog {
  public:
   using Callback = std::function<void(const Failure&)>;
 
-  /// Failures that no context tells of.
-  using More = std::function<std::vector<Failure>()>;
-
-  FailureLog(ContextTable& contexts, LiveGroup& group, PlaceOf place_of, std::vector<More> more,
-             const Log& log);
+  FailureLog(ContextTable& contexts, LiveGroup& group, PlaceOf place_of, const Log& log);
   /// Waits for a callback under way.
   ~FailureLog();
   FailureLog(const FailureLog&) = delete;
@@ -115,7 +111,6 @@ class FailureLog {
   ContextTable& contexts_;
   LiveGroup& group_;
   const PlaceOf place_of_;
-  const std::vector<More> more_;
   const Log log_;
   std::atomic<uint64_t> lost_ns_{0};  // when the first PE was lost that is not masked
   std::atomic<bool> closing_{false};

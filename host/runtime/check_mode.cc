@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <mutex>
 #include <shared_mutex>
+#include <thread>
+#include <utility>
 
+#include "base/clock.h"
 #include "base/immortal.h"
 #include "host/base/place.h"
 #include "host/job/together.h"
@@ -26,23 +29,58 @@ Observed& observed() {
 
 }  // namespace
 
-CheckMode::CheckMode(const Dependencies& parts)
-    : heap_(parts.heap),
-      contexts_(parts.contexts),
-      target_(parts.target),
-      log_(parts.log),
-      mapped_(parts.mapped),
-      mistakes_([this](const void* address) { return heap_.place_of(address); }, parts.log,
-                [&contexts = parts.contexts] {
-                  store_release<Reach::kSystem>(&contexts.words(0).alarm, 1u);
-                }) {
-  if (target_ == Target::kCpu) watch_order(parts);
-  parts.tables.check({heap_.extents(), target_ == Target::kCpu ? mistakes_.hooks() : nullptr});
+CheckMode::CheckMode(const Dependencies& dependencies)
+    : heap_(dependencies.heap),
+      contexts_(dependencies.contexts),
+      target_(dependencies.target),
+      log_(dependencies.log),
+      mapped_(dependencies.mapped),
+      hooks_{.self = this,
+             .begin =
+                 [](void* self, ContextState* state, const CallNote& note) {
+                   if (of(self).order_) of(self).order_->begin(state, note);
+                 },
+             .end =
+                 [](void* self, ContextState* state, const CallNote& note, Status status) {
+                   if (of(self).order_) of(self).order_->end(state, note, status);
+                 },
+             .found = [](void* self, const ContextState* state,
+                         const UsageError& error) { of(self).found(error, state->fields.pe); }} {
+  if (target_ == Target::kCpu) watch_order(dependencies);
+  dependencies.tables.check({heap_.extents(), target_ == Target::kCpu ? &hooks_ : nullptr});
+}
+
+// Says a mistake once, when it is found. On a thread of its own, as below: a lane's stack may be
+// too small for reading debug information.
+void CheckMode::found(const UsageError& error, int pe) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!told_.emplace(error.mistake, error.call, error.side, error.place).second) return;
+  }
+  std::thread([&] {
+    log_.error("check", "{}: {}", describe(error.lane, error.place),
+               describe_mistake(error, pe, [this](const void* at) { return heap_.place_of(at); }));
+  }).join();
+}
+
+// A mistake in the order of accesses, from whoever found it: "PE 1: kernel ..." of this PE. Those
+// of single calls are usage errors of their contexts.
+void CheckMode::tell(const std::string& sentence) {
+  std::thread([&] {
+    // It begins with this PE, as whoever prints it does.
+    const size_t behind = sentence.starts_with("PE ") ? sentence.find(": ") + 2 : 0;
+    Failure failure;
+    failure.status = Status::kMistake;
+    failure.time_ns = monotonic_ns();
+    failure.text = sentence.substr(behind);
+    log_.error("check", "{}", failure.text);
+    contexts_.report(std::move(failure));
+  }).join();
 }
 
 // The first PE of a host makes what its PEs share.
-void CheckMode::watch_order(const Dependencies& parts) {
-  LiveGroup& group = parts.group;
+void CheckMode::watch_order(const Dependencies& dependencies) {
+  LiveGroup& group = dependencies.group;
   const std::vector<Place>& places = group.places();
   const auto me = static_cast<size_t>(group.rank());
   checking::OrderConfig config;
@@ -63,7 +101,7 @@ void CheckMode::watch_order(const Dependencies& parts) {
     if (!mapped_.empty()) config.mapped.push_back(mapped_[static_cast<size_t>(pe)]);
   }
   config.place_of = [this](const void* address) { return heap_.place_of(address); };
-  config.report = [this](const std::string& text) { mistakes_.tell(text); };
+  config.report = [this](const std::string& text) { tell(text); };
   together(group, [&] {
     if (!segment) {
       const PeerFile& file = files[static_cast<size_t>(config.pes[0])];
@@ -73,7 +111,6 @@ void CheckMode::watch_order(const Dependencies& parts) {
   });
   if (const std::string unseen = order_->unseen(); !unseen.empty())
     log_.warn("check", "{}", unseen);
-  mistakes_.order(&*order_);
   heap_.on_free([this](const void* block, size_t bytes) { order_->freed(block, bytes); });
   const std::unique_lock lock(observed().mutex);
   observed().pes.push_back(this);
@@ -117,7 +154,8 @@ void CheckMode::observe(const simt::PlainAccess& access) {
 
 void CheckMode::recovered() {
   if (order_) order_->recovered();
-  mistakes_.forget();
+  const std::lock_guard lock(mutex_);
+  told_.clear();
 }
 
 void CheckMode::warn_if_unused() const {

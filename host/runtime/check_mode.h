@@ -3,20 +3,25 @@
 // Checked mode of a PE (PEAL_CHECK=on): what its kernels look calls up in, the order of accesses
 // among the PEs of its host, and who is told.
 //
-//   kernels     CallHooks, plain accesses    -> mistakes, order
+//   kernels     CallHooks, plain accesses    -> mistakes of a call, order
 //   Runtime     meeting() around what is collective, freed(), recovered()
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <set>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "host/base/log.h"
 #include "host/check/order_checker.h"
 #include "host/contexts/context_table.h"
 #include "host/contexts/device_tables.h"
-#include "host/failures/mistakes.h"
+#include "host/contexts/usage_text.h"
 #include "host/job/live_group.h"
 #include "host/memory/symmetric_heap.h"
 #include "simt/lanes/plain_access.h"
@@ -37,7 +42,7 @@ class CheckMode {
   };
 
   /// Collective. For the contexts that are made from now on; the parts outlive this.
-  explicit CheckMode(const Dependencies& parts);
+  explicit CheckMode(const Dependencies& dependencies);
   ~CheckMode();
   CheckMode(const CheckMode&) = delete;
   CheckMode& operator=(const CheckMode&) = delete;
@@ -65,24 +70,27 @@ class CheckMode {
   /// Behind Runtime::recover(): everything found is forgotten.
   void recovered();
 
-  /// What was found of the order of accesses.
-  std::vector<Failure> failures() const { return mistakes_.failures(); }
-
   /// At the end: says so where no kernel that looks at its calls has run. Such a program looks as
   /// right as one in which nothing was found.
   void warn_if_unused() const;
 
  private:
-  void watch_order(const Dependencies& parts);
+  static CheckMode& of(void* self) { return *static_cast<CheckMode*>(self); }
+  void watch_order(const Dependencies& dependencies);
+  void found(const UsageError& error, int pe);
+  void tell(const std::string& sentence);
   static void observe(const simt::PlainAccess& access);
   bool concerns(const void* address) const;
 
   SymmetricHeap& heap_;
-  const ContextTable& contexts_;
+  ContextTable& contexts_;
   const Target target_;
   const Log log_;
   std::vector<std::byte*> mapped_;
-  Mistakes mistakes_;
+  const CallHooks hooks_;
+  mutable std::mutex mutex_;  // guards what follows
+  std::set<std::tuple<uint32_t, Call, CallSide, uint64_t>>
+      told_;  // mistake, range of a call, place
   std::optional<checking::OrderChecker> order_;
 };
 

@@ -246,7 +246,6 @@ size_t Runtime::recover() {
   const size_t resets = parts().context_parts->contexts.recover();
   parts().context_parts->teams.begin_anew();
   if (parts().fabric.checks) parts().fabric.checks->recovered();
-  parts().services->files.forget_failures();
   parts().services->failures.start_again();
   return resets;
 }

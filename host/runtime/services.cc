@@ -24,7 +24,7 @@ FlightLog::Dependencies flight_parts(const JobMembership& job, const MemoryFabri
           .on_gpu = fabric.gpu != nullptr};
 }
 
-Files::Dependencies file_parts(const JobMembership& job, const MemoryFabric& fabric) {
+Files::Dependencies file_parts(const JobMembership& job, MemoryFabric& fabric) {
   return {.memory = fabric.own_memory(),
           .contexts = fabric.slots,
           .gpu = fabric.gpu,
@@ -80,7 +80,7 @@ Services::Services(JobMembership& job, MemoryFabric& fabric, ContextParts& parts
       parts_(parts),
       flight(flight_parts(job, fabric)),
       files(file_parts(job, fabric)),
-      failures(fabric.slots, job.group, fabric.place_of(), more_failures(), job.log),
+      failures(fabric.slots, job.group, fabric.place_of(), job.log),
       inquiry(job.group, [this] { return failures.waits(); }),
       calls(CallEngine::Dependencies{
           .group = job.group,
@@ -100,13 +100,6 @@ Services::Services(JobMembership& job, MemoryFabric& fabric, ContextParts& parts
 Services::~Services() {
   parts_.contexts.before_drop({});
   fabric_.windows.before_end({});
-}
-
-// These failures no context tells of.
-std::vector<FailureLog::More> Services::more_failures() const {
-  std::vector<FailureLog::More> more{[this] { return files.failures(); }};
-  if (fabric_.checks) more.emplace_back([this] { return fabric_.checks->failures(); });
-  return more;
 }
 
 Watcher::Calls Services::watcher_calls() {

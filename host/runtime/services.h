@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "host/calls/call_engine.h"
 #include "host/calls/files.h"
@@ -45,7 +44,6 @@ struct Services {
   Watcher watcher;  // last: its thread uses what is above
 
  private:
-  std::vector<FailureLog::More> more_failures() const;
   Watcher::Calls watcher_calls();
   void look(bool simulated);
   void take_messages();
