@@ -30,7 +30,6 @@
 #include <memory>
 #include <string>
 #include <type_traits>
-#include <utility>
 
 #include "device/base/scaled.h"
 #include "device/reduce_op.h"

@@ -8,7 +8,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <string>
 
 #include "host/calls.h"
 #include "host/contexts/context_table.h"

@@ -11,7 +11,6 @@
 // In doubt accesses count as ordered: it misses some races, and tells of none in right programs.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>

@@ -2,7 +2,6 @@
 //
 // What calls order: what is released on a word or at a meeting, and who learns of it.
 // docs/checking.md, "What orders".
-#include <cstring>
 
 #include "host/check/order_checker.h"
 

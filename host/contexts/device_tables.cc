@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "host/base/error.h"
-
 namespace peal {
 namespace {
 

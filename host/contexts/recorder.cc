@@ -2,7 +2,6 @@
 #include "host/contexts/recorder.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 namespace peal {

@@ -5,9 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <iterator>
 #include <span>
-#include <string_view>
 #include <utility>
 
 #include "host/base/call_names.h"

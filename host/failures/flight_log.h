@@ -4,7 +4,6 @@
 // file for peal-trace.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,7 +12,6 @@
 #include "host/contexts/recorder.h"
 #include "host/failures/counters.h"
 #include "host/failures/trace.h"
-#include "host/failures/waits.h"
 #include "host/job/live_group.h"
 
 namespace peal {

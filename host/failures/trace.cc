@@ -8,7 +8,6 @@
 #include <cstring>
 #include <iterator>
 #include <map>
-#include <memory>
 #include <tuple>
 
 #include "base/files.h"

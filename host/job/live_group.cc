@@ -2,7 +2,6 @@
 #include "host/job/live_group.h"
 
 #include <algorithm>
-#include <array>
 #include <bitset>
 #include <cstdlib>
 #include <utility>

@@ -7,7 +7,6 @@
 #include <mutex>
 #include <optional>
 #include <random>
-#include <utility>
 #include <vector>
 
 #include "host/base/error.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/stream/host_work.h"
 
-#include <iterator>
 #include <system_error>
 #include <utility>
 

@@ -3,9 +3,6 @@
 // What the windows of a PE are asked for: the one that holds an address, and what is told of one.
 #include <fmt/format.h>
 
-#include <iterator>
-#include <utility>
-
 #include "base/ranges.h"
 #include "host/windows/windows.h"
 

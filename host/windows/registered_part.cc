@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/windows/registered_part.h"
 
-#include "host/memory/backing_cuda.h"
 #include "host/transport/ibgda.h"
 
 namespace peal {

@@ -10,7 +10,6 @@
 #include "device/context.h"
 #include "host/bootstrap.h"
 #include "host/memory/registration_cache.h"
-#include "host/window_options.h"
 
 namespace peal {
 
