@@ -5,9 +5,13 @@
 // container, which an IPC handle does not.
 #include "host/memory/backing_cuda.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
+#include <vector>
 
 #include "host/base/config.h"
 #include "host/base/error.h"
@@ -165,10 +169,9 @@ Backing make_pinned_backing(std::shared_ptr<Gpu> gpu, size_t bytes, const std::s
   if (bytes == 0) fail(ErrorCode::kInvalidArgument, "pinned memory for {}: 0 bytes asked", name);
   void* address = nullptr;
   // Under unified addressing, which all 64-bit systems have, kernels use the host's address.
-  gpu->check(gpu->within([&](const cuda::Driver& driver) {
-    return driver.allocate_host(&address, bytes, cuda::kHostPortable | cuda::kHostDeviceMap);
-  }),
-             fmt::format("cuMemHostAlloc({} bytes) for {}", bytes, name));
+  gpu->call(fmt::format("cuMemHostAlloc({} bytes) for {}", bytes, name),
+            &cuda::Driver::allocate_host, &address, bytes,
+            cuda::kHostPortable | cuda::kHostDeviceMap);
   std::memset(address, 0, bytes);
   return Backing({static_cast<std::byte*>(address), bytes, -1, true, std::move(gpu)},
                  kPinnedOperations);
@@ -188,6 +191,35 @@ PinnedRange pin(std::shared_ptr<Gpu> gpu, std::byte* address, size_t bytes) {
 
 PinnedRange pin_registers(std::shared_ptr<Gpu> gpu, std::byte* address, size_t bytes) {
   return pin_as(std::move(gpu), address, bytes, cuda::kHostIoMemory);
+}
+
+std::shared_ptr<void> PinnedPages::hold(std::byte* address, size_t bytes) {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto first = reinterpret_cast<uintptr_t>(address);
+  const uintptr_t end = (first + bytes + page - 1) / page * page;
+  std::erase_if(parts_, [](const auto& part) { return part.second.range.expired(); });
+  auto held = std::make_shared<std::vector<std::shared_ptr<PinnedRange>>>();
+  uintptr_t at = first / page * page;
+  auto next = parts_.upper_bound(at);
+  if (next != parts_.begin() && std::prev(next)->second.end > at) --next;
+  while (at < end) {
+    if (next != parts_.end() && next->first <= at) {
+      held->push_back(next->second.range.lock());
+      at = next->second.end;
+      ++next;
+      continue;
+    }
+    const uintptr_t until = next == parts_.end() ? end : std::min(end, next->first);
+    // Its owner may have pinned from there on, and not from where the page begins.
+    if (!gpu_->knows(reinterpret_cast<std::byte*>(std::max(at, first)))) {
+      auto* const begin = reinterpret_cast<std::byte*>(at);
+      auto range = std::make_shared<PinnedRange>(pin(gpu_, begin, until - at));
+      parts_.insert(next, {at, {until, range}});
+      held->push_back(std::move(range));
+    }
+    at = until;
+  }
+  return held;
 }
 
 }  // namespace peal

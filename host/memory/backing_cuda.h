@@ -7,14 +7,16 @@
 //   make_pinned_backing   the host's, which kernels load over the bus: what both look at while a
 //                         kernel spins
 //   make_registered_backing   the host's pages (make_host_backing), for kernels too: host heaps,
-//   which
-//                         other processes map
+//                         which other processes map
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "host/memory/backing.h"
 #include "host/memory/gpu.h"
@@ -44,5 +46,30 @@ Backing make_pinned_backing(std::shared_ptr<Gpu> gpu, size_t bytes, const std::s
 
 /// The same with a descriptor for other processes; begins at a multiple of kAlignment.
 Backing make_registered_backing(std::shared_ptr<Gpu> gpu, size_t bytes, const std::string& name);
+
+/// Host memory of this process, pinned for as long as any of its users holds it.
+///
+///   window A    |---------------|
+///   window B             |----------------|      pinned: pages of A, then what B has beyond them
+///
+/// Ranges that users name overlap and share pages; what the driver is told of never does.
+class PinnedPages {
+ public:
+  explicit PinnedPages(std::shared_ptr<Gpu> gpu) : gpu_(std::move(gpu)) {}
+
+  /// Kernels use all of [address, address + bytes) at its address until the answer is gone. What
+  /// CUDA knows of its own accord stays its owner's. Throws kSystem that names the call. One thread
+  /// at a time calls, and gives back.
+  std::shared_ptr<void> hold(std::byte* address, size_t bytes);
+
+ private:
+  struct Part {
+    uintptr_t end;
+    std::weak_ptr<PinnedRange> range;
+  };
+
+  std::shared_ptr<Gpu> gpu_;
+  std::map<uintptr_t, Part> parts_;  // by begin; whole pages, which do not overlap
+};
 
 }  // namespace peal

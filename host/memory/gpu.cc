@@ -139,8 +139,8 @@ std::optional<int> Gpu::find(const cuda::Uuid& uuid) const {
 
 void* Gpu::pointer_to(void* host) const {
   cuda::Address device = 0;
-  check(within([&](const cuda::Driver& driver) { return driver.host_pointer(&device, host, 0); }),
-        fmt::format("cuMemHostGetDevicePointer({})", fmt::ptr(host)));
+  call(fmt::format("cuMemHostGetDevicePointer({})", fmt::ptr(host)), &cuda::Driver::host_pointer,
+       &device, host, 0u);
   return reinterpret_cast<void*>(device);
 }
 

@@ -65,6 +65,15 @@ class Gpu {
     return body(*driver_);
   }
 
+  /// Calls a function of the driver with this GPU current. Throws kSystem, naming `what`, unless it
+  /// succeeds.
+  template <class... Parameters, class... Arguments>
+  void call(const std::string& what, cuda::Result (*cuda::Driver::*function)(Parameters...),
+            const Arguments&... arguments) const {
+    const Current current(*this);
+    check((*driver_.*function)(arguments...), what);
+  }
+
   /// within(), for destructors: at the end of a process the driver may be gone, and all that it had
   /// with it. What `body` answers is dropped.
   template <class Body>
@@ -155,6 +164,26 @@ class Gpu {
 
 inline cuda::Address device_address(const void* pointer) {
   return reinterpret_cast<cuda::Address>(pointer);
+}
+
+/// Calls `body(driver, at, base, bytes)` for each allocation or mapping that a range lies in, in
+/// their order, until it answers false: `at` is the range's first byte in it, `base` its own.
+/// Answers whether it never did, and CUDA knew all of the range.
+template <class Body>
+bool for_each_allocation(const Gpu& gpu, const std::byte* address, size_t bytes, const Body& body) {
+  const cuda::Address end = device_address(address) + bytes;
+  return gpu.within([&](const cuda::Driver& driver) {
+    for (cuda::Address at = device_address(address); at < end;) {
+      cuda::Address base = 0;
+      size_t size = 0;
+      if (driver.address_range(&base, &size, at) != cuda::kSuccess || base + size <= at ||
+          !body(driver, at, base, size)) {
+        return false;
+      }
+      at = base + size;
+    }
+    return true;
+  });
 }
 
 }  // namespace peal

@@ -26,10 +26,7 @@ void settle(const Word* mapped) {
 class Scratch {
  public:
   explicit Scratch(const Gpu& gpu) : gpu_(gpu) {
-    gpu_.check(gpu_.within([&](const cuda::Driver& driver) {
-      return driver.allocate(&base_, 2 * gdrcopy::kPage);
-    }),
-               "cuMemAlloc");
+    gpu_.call("cuMemAlloc", &cuda::Driver::allocate, &base_, 2 * gdrcopy::kPage);
   }
   ~Scratch() {
     gpu_.release([&](const cuda::Driver& driver) { driver.release(base_); });

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "host/base/error.h"
-#include "host/memory/allocations.h"
+#include "host/memory/gpu.h"
 
 namespace peal {
 namespace {
@@ -27,10 +27,8 @@ cuda::MemoryProperties properties(const Gpu& gpu, int handle_types) {
 class Range {
  public:
   Range(const Gpu& gpu, size_t bytes, size_t alignment) : gpu_(gpu), bytes_(bytes) {
-    gpu.check(gpu.within([&](const cuda::Driver& driver) {
-      return driver.reserve(&begin_, bytes, alignment, 0, 0);
-    }),
-              fmt::format("cuMemAddressReserve({} bytes)", bytes));
+    gpu.call(fmt::format("cuMemAddressReserve({} bytes)", bytes), &cuda::Driver::reserve, &begin_,
+             bytes, alignment, 0, 0);
   }
   ~Range() {
     if (begin_ == 0) return;
@@ -47,19 +45,15 @@ class Range {
   Range& operator=(const Range&) = delete;
 
   void add(cuda::MemoryHandle memory, size_t bytes) {
-    gpu_.check(gpu_.within([&](const cuda::Driver& driver) {
-      return driver.map(begin_ + done_, bytes, 0, memory, 0);
-    }),
-               fmt::format("cuMemMap({} bytes)", bytes));
+    gpu_.call(fmt::format("cuMemMap({} bytes)", bytes), &cuda::Driver::map, begin_ + done_, bytes,
+              0, memory, 0);
     sizes_.push_back(bytes);
     done_ += bytes;
   }
   void allow() const {
     const cuda::MemoryAccess access{{cuda::kOnDevice, gpu_.device()}, cuda::kReadWrite};
-    gpu_.check(gpu_.within([&](const cuda::Driver& driver) {
-      return driver.set_access(begin_, bytes_, &access, 1);
-    }),
-               fmt::format("cuMemSetAccess({} bytes)", bytes_));
+    gpu_.call(fmt::format("cuMemSetAccess({} bytes)", bytes_), &cuda::Driver::set_access, begin_,
+              bytes_, &access, 1);
   }
   std::byte* begin() const { return reinterpret_cast<std::byte*>(begin_); }
 
@@ -110,10 +104,8 @@ cuda::Result Pieces::create(size_t bytes, int handle_types) {
 
 void Pieces::open(void* exported, int type, const char* what, size_t bytes) {
   cuda::MemoryHandle memory = 0;
-  gpu_.check(gpu_.within([&](const cuda::Driver& driver) {
-    return driver.import_handle(&memory, exported, type);
-  }),
-             fmt::format("cuMemImportFromShareableHandle({})", what));
+  gpu_.call(fmt::format("cuMemImportFromShareableHandle({})", what), &cuda::Driver::import_handle,
+            &memory, exported, type);
   pieces_.push_back({memory, bytes});
 }
 
@@ -130,19 +122,15 @@ void Pieces::open(const cuda::FabricHandle& handle, size_t bytes) {
 
 Fd Pieces::descriptor(size_t piece) const {
   int fd = -1;
-  gpu_.check(gpu_.within([&](const cuda::Driver& driver) {
-    return driver.export_handle(&fd, pieces_[piece].memory, cuda::kPosixDescriptor, 0);
-  }),
-             "cuMemExportToShareableHandle(descriptor)");
+  gpu_.call("cuMemExportToShareableHandle(descriptor)", &cuda::Driver::export_handle, &fd,
+            pieces_[piece].memory, cuda::kPosixDescriptor, 0);
   return closed_by_exec(fd);
 }
 
 cuda::FabricHandle Pieces::fabric_handle(size_t piece) const {
   cuda::FabricHandle handle{};
-  gpu_.check(gpu_.within([&](const cuda::Driver& driver) {
-    return driver.export_handle(&handle, pieces_[piece].memory, cuda::kFabric, 0);
-  }),
-             "cuMemExportToShareableHandle(fabric handle)");
+  gpu_.call("cuMemExportToShareableHandle(fabric handle)", &cuda::Driver::export_handle, &handle,
+            pieces_[piece].memory, cuda::kFabric, 0);
   return handle;
 }
 
@@ -171,10 +159,8 @@ bool has_pieces(const Gpu& gpu) {
 size_t granularity(const Gpu& gpu) {
   size_t bytes = 0;
   const cuda::MemoryProperties of = properties(gpu, cuda::kPosixDescriptor);
-  gpu.check(gpu.within([&](const cuda::Driver& driver) {
-    return driver.granularity(&bytes, &of, cuda::kGranularityMinimum);
-  }),
-            "cuMemGetAllocationGranularity");
+  gpu.call("cuMemGetAllocationGranularity", &cuda::Driver::granularity, &bytes, &of,
+           cuda::kGranularityMinimum);
   return bytes;
 }
 

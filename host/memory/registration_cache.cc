@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "host/base/error.h"
+#include "host/memory/gpu.h"
 
 namespace peal {
 
@@ -62,6 +63,19 @@ std::vector<uint64_t> RegistrationCache::ended() const {
     if (identify_(memory.address, memory.bytes) != memory.identity) ended.push_back(number);
   }
   return ended;
+}
+
+MemoryIdentity identify(const Gpu& gpu, const std::byte* address, size_t bytes) {
+  MemoryIdentity identity;
+  const auto add = [&](const cuda::Driver& driver, cuda::Address at, cuda::Address, size_t) {
+    unsigned long long id = 0;
+    const cuda::Result asked = driver.pointer_attribute(&id, cuda::kPointerBufferId, at);
+    if (asked == cuda::kSuccess) identity.push_back(id);
+    return asked == cuda::kSuccess;
+  };
+  const bool all = for_each_allocation(gpu, address, bytes, add);
+  if (!all) identity.clear();
+  return identity;
 }
 
 }  // namespace peal

@@ -22,10 +22,23 @@
 #include "host/base/error.h"
 #include "host/bootstrap.h"
 #include "host/memory/backing.h"
-#include "host/memory/heap_growth.h"
+#include "host/memory/heap_kind.h"
 #include "host/memory/heap_segment.h"
 
 namespace peal {
+
+/// What the heap grows by. It deals out memory and knows nothing of GPUs, NICs and mappings;
+/// whoever does fills this in.
+struct HeapGrowth {
+  uint64_t step;   // bytes of a segment, at least; alike on all PEs
+  uint64_t limit;  // bytes of all segments of one kind, the first included; likewise
+
+  /// This PE's part of a segment, zeroed; not collective.
+  std::function<Backing(size_t bytes, HeapKind kind)> make;
+  /// Collective. Makes it a window, and answers its number on this PE; ends that.
+  std::function<uint32_t(const Backing& memory)> publish;
+  std::function<void(uint32_t window)> hide;
+};
 
 /// Collective allocator over memory of each PE. Where grow_by() was called it takes more when a
 /// block does not fit, and gives a further segment back with its last block.

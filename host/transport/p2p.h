@@ -22,9 +22,9 @@
 #include "base/fd.h"
 #include "host/base/place.h"
 #include "host/bootstrap.h"
+#include "host/memory/backing_cuda.h"
 #include "host/memory/gpu.h"
 #include "host/memory/nvml.h"
-#include "host/memory/pinned_pages.h"
 #include "host/transport/descriptor_exchange.h"
 
 namespace peal {

@@ -2,7 +2,6 @@
 //
 // A heap that grows, with PEs as threads: agreement on segments, limits, growth that fails on one
 // PE, and the end of a segment.
-#include "host/memory/heap_growth.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

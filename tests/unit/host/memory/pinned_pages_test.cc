@@ -2,13 +2,12 @@
 //
 // Host memory that several windows are of: pinned once, and as long as one of them lasts. The
 // driver, here a fake, refuses what it has pinned already.
-#include "host/memory/pinned_pages.h"
-
 #include <gtest/gtest.h>
 
 #include <memory>
 
 #include "host/memory/backing.h"
+#include "host/memory/backing_cuda.h"
 #include "tests/support/error_of.h"
 #include "tests/support/fake_cuda.h"
 
