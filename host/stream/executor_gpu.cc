@@ -71,10 +71,8 @@ const void* kernel_image(const std::string& path, std::string_view name) {
 class GpuMark : public StreamMark {
  public:
   GpuMark(std::shared_ptr<Gpu> gpu, void* stream) : gpu_(std::move(gpu)) {
-    gpu_->within([&](const cuda::Driver& driver) {
-      gpu_->check(driver.create_event(&event_, cuda::kEventDisableTiming), "cuEventCreate");
-      gpu_->check(driver.record_event(event_, handle(stream)), "cuEventRecord");
-    });
+    gpu_->call("cuEventCreate", &cuda::Driver::create_event, &event_, cuda::kEventDisableTiming);
+    gpu_->call("cuEventRecord", &cuda::Driver::record_event, event_, handle(stream));
   }
   ~GpuMark() override {
     gpu_->release([&](const cuda::Driver& driver) { driver.destroy_event(event_); });
@@ -88,9 +86,7 @@ class GpuMark : public StreamMark {
     });
   }
   void wait() const override {
-    gpu_->within([&](const cuda::Driver& driver) {
-      gpu_->check(driver.sync_event(event_), "cuEventSynchronize");
-    });
+    gpu_->call("cuEventSynchronize", &cuda::Driver::sync_event, event_);
   }
 
  private:
@@ -140,10 +136,8 @@ class GpuExecutor : public Executor {
   }
 
   void copy(void* to, const void* from, size_t bytes, void* stream) override {
-    gpu_->within([&](const cuda::Driver& driver) {
-      gpu_->check(driver.copy(device_address(to), device_address(from), bytes, handle(stream)),
-                  "cuMemcpyAsync");
-    });
+    gpu_->call("cuMemcpyAsync", &cuda::Driver::copy, device_address(to), device_address(from),
+               bytes, handle(stream));
   }
 
   bool store_word(uint64_t* word, uint64_t value, void* stream) override {
@@ -161,11 +155,9 @@ class GpuExecutor : public Executor {
   }
 
   bool capturing(void* stream) const override {
-    return gpu_->within([&](const cuda::Driver& driver) {
-      int status = cuda::kCaptureNone;
-      gpu_->check(driver.is_capturing(handle(stream), &status), "cuStreamIsCapturing");
-      return status != cuda::kCaptureNone;
-    });
+    int status = cuda::kCaptureNone;
+    gpu_->call("cuStreamIsCapturing", &cuda::Driver::is_capturing, handle(stream), &status);
+    return status != cuda::kCaptureNone;
   }
 
   bool idle(void* own) const override {
@@ -188,9 +180,7 @@ class GpuExecutor : public Executor {
   void* own_stream() override {
     const std::lock_guard lock(mutex_);
     if (own_ == nullptr) {
-      gpu_->within([&](const cuda::Driver& driver) {
-        gpu_->check(driver.create_stream(&own_, cuda::kStreamNonBlocking), "cuStreamCreate");
-      });
+      gpu_->call("cuStreamCreate", &cuda::Driver::create_stream, &own_, cuda::kStreamNonBlocking);
     }
     return own_;
   }
@@ -226,18 +216,16 @@ class GpuExecutor : public Executor {
     const std::lock_guard lock(mutex_);
     cuda::Function& function = functions_[kernel.name];
     if (function != nullptr) return function;
-    gpu_->within([&](const cuda::Driver& driver) {
-      gpu_->check(driver.find_function(&function, module_of(driver, kernel), kernel.name),
-                  std::string("cuModuleGetFunction(") + kernel.name + ")");
-    });
+    gpu_->call(std::string("cuModuleGetFunction(") + kernel.name + ")",
+               &cuda::Driver::find_function, &function, module_of(kernel), kernel.name);
     return function;
   }
 
-  cuda::Module module_of(const cuda::Driver& driver, const kernels::Kernel& kernel) {
+  cuda::Module module_of(const kernels::Kernel& kernel) {
     cuda::Module& module = modules_[kernel.image];
     if (module != nullptr) return module;
-    gpu_->check(driver.load_module(&module, kernel_image(kernels_, kernel.image)),
-                "cuModuleLoadData");
+    gpu_->call("cuModuleLoadData", &cuda::Driver::load_module, &module,
+               kernel_image(kernels_, kernel.image));
     return module;
   }
 
