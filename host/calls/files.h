@@ -10,11 +10,11 @@
 #include <optional>
 
 #include "host/calls.h"
-#include "host/contexts/context_table.h"
+#include "host/contexts/context_owner.h"
 #include "host/memory/gpu.h"
 #include "host/storage/engine.h"
 #include "host/stream/executor.h"
-#include "host/windows/own_memory.h"
+#include "host/windows/windows.h"
 
 namespace peal {
 
@@ -33,7 +33,7 @@ class Files {
   /// Made by the first call: programs without files neither look for libcufile nor pin buffers.
   storage::Engine& engine();
 
-  /// Throws kInvalidArgument, naming `call`, for what is not this PE's (own_memory.h).
+  /// Throws kInvalidArgument, naming `call`, for what is not this PE's (OwnMemory).
   storage::MemoryRange memory_for(const char* call, const void* symmetric, size_t bytes) const;
 
   /// A window that begins at `address` ends; no transfer of it is under way.

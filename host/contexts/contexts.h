@@ -11,7 +11,7 @@
 
 #include "host/base/config.h"
 #include "host/base/log.h"
-#include "host/contexts/context_table.h"
+#include "host/contexts/context_owner.h"
 #include "host/contexts/first_links.h"
 #include "host/contexts/link_tester.h"
 #include "host/contexts/linker.h"

@@ -29,7 +29,7 @@
 
 #include "host/base/config.h"
 #include "host/base/log.h"
-#include "host/contexts/context_table.h"
+#include "host/contexts/context_owner.h"
 #include "host/contexts/link_tester.h"
 #include "host/job/live_group.h"
 #include "host/memory/gpu.h"

@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "host/base/log.h"
-#include "host/contexts/context_table.h"
+#include "host/contexts/context_owner.h"
 #include "host/failures/failure.h"
 #include "host/failures/waits.h"
 #include "host/job/live_group.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "host/base/config.h"
-#include "host/contexts/context_table.h"
+#include "host/contexts/context_owner.h"
 #include "host/contexts/recorder.h"
 #include "host/failures/counters.h"
 #include "host/failures/trace.h"

@@ -18,7 +18,7 @@
 
 #include "host/base/log.h"
 #include "host/check/order_checker.h"
-#include "host/contexts/context_table.h"
+#include "host/contexts/context_owner.h"
 #include "host/contexts/device_tables.h"
 #include "host/contexts/usage_text.h"
 #include "host/job/live_group.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a Runtime owns: four owners, each made of those in front of it and whole then. runtime.cc
-// and storage.cc have the calls, end.cc the end.
+// has the calls, end.cc the end.
 #pragma once
 
 #include <atomic>

@@ -9,6 +9,7 @@
 //   Draft, published   written down, and then found by kernels           published_windows.h
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -21,6 +22,7 @@
 #include "host/job/live_group.h"
 #include "host/memory/backing_cuda.h"
 #include "host/memory/registration_cache.h"
+#include "host/memory/symmetric_heap.h"
 #include "host/transport/p2p.h"
 #include "host/transport/rails.h"
 #include "host/transport/routes.h"
@@ -156,6 +158,18 @@ class Windows {
   RegistrationCache cache_;
   std::map<uint64_t, uint32_t> cached_;
   RegistrationCache local_cache_;
+};
+
+/// Memory of this PE as calls from the host may name it: what one allocation of the heap holds, or
+/// one window or registered range beside the heap. A range that leaves it would take along what
+/// lies next to it.
+struct OwnMemory {
+  const SymmetricHeap& heap;
+  const Windows& windows;
+
+  /// Throws kInvalidArgument, naming `call`, unless [at, at + bytes) is such memory; else answers
+  /// the window that it lies in. `bytes` is not 0.
+  const Windows::Range& holding(const char* call, const void* at, size_t bytes) const;
 };
 
 }  // namespace peal
