@@ -80,6 +80,13 @@ Runtime::Parts::Parts(std::unique_ptr<Bootstrap> bootstrap, const Config& config
   default_context = context_parts->contexts.create({}, Reach::kGpu);
 }
 
+size_t Runtime::Parts::overhead_bytes() const {
+  size_t bytes = sizeof(Parts) + sizeof(ContextParts) + sizeof(Services) + sizeof(KernelTables);
+  bytes += fabric.tables->bytes();
+  fabric.slots.for_each([&](const ContextOwner& context) { bytes += context.bytes(); });
+  return bytes;
+}
+
 void Runtime::Parts::report() const {
   const Log& log = job.log;
   const Config& config = job.config;
@@ -89,12 +96,11 @@ void Runtime::Parts::report() const {
     for (size_t i = 0; rails != nullptr && i < rails->nics().size(); ++i) {
       log.print("nic", rails->nics()[i].device.description());
     }
-    const size_t overhead =
-        fabric.tables->windows.bytes() + fabric.tables->contexts.bytes() + default_context->bytes();
-    log.print("runtime",
-              fmt::format("{} PEs, heap {}, {} queues of {} WQEBBs per peer, {} beside the heap",
-                          job.group.size(), format_size(config.heap_size),
-                          rails ? config.queues : 0, config.queue_depth, format_size(overhead)));
+    log.print(
+        "runtime",
+        fmt::format("{} PEs, heap {}, {} queues of {} WQEBBs per peer, {} beside the heap",
+                    job.group.size(), format_size(config.heap_size), rails ? config.queues : 0,
+                    config.queue_depth, format_size(overhead_bytes())));
   }
   if (rails != nullptr) report_nics();
   if (const Gpu* const gpu = fabric.gpu.get()) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -58,6 +59,8 @@ struct Runtime::Parts {
   bool end_and_say(const Departure& how) noexcept;
   /// Prints what PEAL_INFO asks for.
   void report() const;
+  /// Memory beside the heap: of queues, tables and these parts.
+  size_t overhead_bytes() const;
 
  private:
   void report_nics() const;

@@ -338,12 +338,7 @@ std::string Runtime::nic() const {
   return nic_name(fabric.ways.rails.get(), fabric.ways.p2p.get(), fabric.gpu.get());
 }
 
-size_t Runtime::overhead_bytes() const {
-  size_t bytes = sizeof(Parts) + sizeof(ContextParts) + sizeof(Services) + sizeof(KernelTables);
-  bytes += parts().fabric.tables->bytes();
-  parts().fabric.slots.for_each([&](const ContextOwner& context) { bytes += context.bytes(); });
-  return bytes;
-}
+size_t Runtime::overhead_bytes() const { return parts().overhead_bytes(); }
 
 void Runtime::load(const std::string& path, uint64_t offset, void* symmetric, size_t bytes) {
   const nvtx::Range range("peal: load");
