@@ -6,6 +6,8 @@
 
 #include <dlfcn.h>
 
+#include <utility>
+
 #include "base/fd.h"
 
 namespace peal {
@@ -15,5 +17,24 @@ inline void* load_library(const char* path, int flags) {
   occupy_standard_descriptors();
   return ::dlopen(path, flags);
 }
+
+/// Finds functions of a library, and remembers what it lacks.
+class LibraryFunctions {
+ public:
+  explicit LibraryFunctions(void* library) : library_(library) {}
+
+  /// Null where the library has no such symbol.
+  template <class Function>
+  void find(Function*& function, const char* symbol) {
+    function = reinterpret_cast<Function*>(::dlsym(library_, symbol));
+    if (function == nullptr && missing_ == nullptr) missing_ = symbol;
+  }
+  /// The first symbol that was not found since this was asked last, or null.
+  const char* missing() { return std::exchange(missing_, nullptr); }
+
+ private:
+  void* library_;
+  const char* missing_ = nullptr;
+};
 
 }  // namespace peal

@@ -21,22 +21,15 @@ Loaded load_driver(const std::string& path) {
   void* const library = load_library(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) return {nullptr, fmt::format("dlopen({}): {}", path, ::dlerror())};
   auto driver = std::make_shared<Driver>();
-  const char* missing = nullptr;
-  const auto resolve = [&](auto*& function, const char* symbol) {
-    using Signature = std::remove_reference_t<decltype(function)>;
-    function = reinterpret_cast<Signature>(::dlsym(library, symbol));
-    if (!function && !missing) missing = symbol;
-  };
-#define PEAL_CUDA_RESOLVE(member, symbol, parameters) resolve(driver->member, symbol);
+  LibraryFunctions functions(library);
+#define PEAL_CUDA_RESOLVE(member, symbol, parameters) functions.find(driver->member, symbol);
   PEAL_CUDA_FUNCTIONS(PEAL_CUDA_RESOLVE)
-  const char* const required = missing;
-  PEAL_CUDA_OPTIONAL_FUNCTIONS(PEAL_CUDA_RESOLVE)
-  missing = nullptr;
+  const char* const required = functions.missing();
   PEAL_CUDA_VIRTUAL_MEMORY_FUNCTIONS(PEAL_CUDA_RESOLVE)
-  driver->virtual_memory = missing == nullptr;
-  missing = nullptr;
+  driver->virtual_memory = functions.missing() == nullptr;
   PEAL_CUDA_POOL_FUNCTIONS(PEAL_CUDA_RESOLVE)
-  driver->pools = missing == nullptr;
+  driver->pools = functions.missing() == nullptr;
+  PEAL_CUDA_OPTIONAL_FUNCTIONS(PEAL_CUDA_RESOLVE)
 #undef PEAL_CUDA_RESOLVE
   if (required) {
     return {nullptr, fmt::format("{} has no function {}: its driver is too old", path, required)};

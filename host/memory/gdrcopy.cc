@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <cstring>
-#include <type_traits>
 #include <utility>
 
 #include "base/library.h"
@@ -49,16 +48,12 @@ Opened open(const std::string& path) {
   void* const found = load_library(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (found == nullptr) return {nullptr, fmt::format("dlopen({}): {}", path, ::dlerror())};
   GdrLibrary library{};
-  const char* missing = nullptr;
-  const auto resolve = [&](auto*& function, const char* symbol) {
-    using Signature = std::remove_reference_t<decltype(function)>;
-    function = reinterpret_cast<Signature>(::dlsym(found, symbol));
-    if (function == nullptr && missing == nullptr) missing = symbol;
-  };
-#define PEAL_GDRCOPY_RESOLVE(member, symbol, answer, parameters) resolve(library.member, symbol);
+  LibraryFunctions functions(found);
+#define PEAL_GDRCOPY_RESOLVE(member, symbol, answer, parameters) \
+  functions.find(library.member, symbol);
   PEAL_GDRCOPY_FUNCTIONS(PEAL_GDRCOPY_RESOLVE)
 #undef PEAL_GDRCOPY_RESOLVE
-  if (missing != nullptr) {
+  if (const char* const missing = functions.missing()) {
     return {nullptr,
             fmt::format("{} has no function {}: GDRCopy 2.4 or newer is needed", path, missing)};
   }

@@ -73,18 +73,16 @@ std::shared_ptr<const Nvml> Nvml::open(std::string* why, const std::string& path
     return nullptr;
   }
   auto library = std::make_shared<Library>();
-  const auto find = [&](auto*& function, const char* symbol) {
-    function =
-        reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(handle, symbol));
-    return function != nullptr;
-  };
-  find(library->fabric_info, "nvmlDeviceGetGpuFabricInfo");
-  if (!find(library->start, "nvmlInit_v2") || !find(library->stop, "nvmlShutdown") ||
-      !find(library->find, "nvmlDeviceGetHandleByUUID") ||
-      !find(library->p2p_status, "nvmlDeviceGetP2PStatus")) {
+  LibraryFunctions functions(handle);
+  functions.find(library->start, "nvmlInit_v2");
+  functions.find(library->stop, "nvmlShutdown");
+  functions.find(library->find, "nvmlDeviceGetHandleByUUID");
+  functions.find(library->p2p_status, "nvmlDeviceGetP2PStatus");
+  if (functions.missing() != nullptr) {
     *why = path + " lacks functions: its driver is too old";
     return nullptr;
   }
+  functions.find(library->fabric_info, "nvmlDeviceGetGpuFabricInfo");
   if (const int result = library->start(); result != kSuccess) {
     *why = fmt::format("nvmlInit: error {}", result);
     return nullptr;

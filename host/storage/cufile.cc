@@ -6,7 +6,6 @@
 
 #include <cstring>
 #include <filesystem>
-#include <type_traits>
 #include <utility>
 
 #include "base/library.h"
@@ -44,16 +43,14 @@ LoadedCufile load(const std::string& setting) {
   void* const found = load_library(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (found == nullptr) return {nullptr, fmt::format("dlopen({}): {}", path, ::dlerror())};
   auto library = std::make_shared<CufileLibrary>();
-  const char* missing = nullptr;
-  const auto resolve = [&](auto*& function, const char* symbol) {
-    using Signature = std::remove_reference_t<decltype(function)>;
-    function = reinterpret_cast<Signature>(::dlsym(found, symbol));
-    if (function == nullptr && missing == nullptr) missing = symbol;
-  };
-#define PEAL_CUFILE_RESOLVE(member, symbol, answer, parameters) resolve(library->member, symbol);
+  LibraryFunctions functions(found);
+#define PEAL_CUFILE_RESOLVE(member, symbol, answer, parameters) \
+  functions.find(library->member, symbol);
   PEAL_CUFILE_FUNCTIONS(PEAL_CUFILE_RESOLVE)
 #undef PEAL_CUFILE_RESOLVE
-  if (missing != nullptr) return {nullptr, fmt::format("{} has no function {}", path, missing)};
+  if (const char* const missing = functions.missing()) {
+    return {nullptr, fmt::format("{} has no function {}", path, missing)};
+  }
   const CufileResult opened = library->driver_open();
   if (opened.code != kSuccess && opened.code != kDriverAlreadyOpen) {
     return {nullptr, "cuFileDriverOpen: " + text(opened)};
