@@ -10,7 +10,6 @@
 #include <optional>
 
 #include "bootstrap/bootstraps.h"
-#include "host/storage/checkpoint_format.h"
 #include "tests/support/error_of.h"
 #include "tests/unit/host/storage/faults.h"
 
