@@ -17,10 +17,11 @@
 
 #include "device/context.h"
 #include "host/memory/backing.h"
-#include "host/windows/store_list.h"
 #include "host/windows/window_index.h"
 
 namespace peal {
+
+class StoreList;
 
 /// Not thread-safe.
 class PublishedWindows {
