@@ -46,7 +46,7 @@ void Files::start(Executor& executor, void* stream, const detail::FileCall& call
 }
 
 void Files::move(const detail::FileCall& call, const storage::MemoryRange& memory) {
-  Failure failure;
+  std::string why;
   try {
     if (call.saves) {
       storage::save(*engine_, call.path, memory);
@@ -55,12 +55,11 @@ void Files::move(const detail::FileCall& call, const storage::MemoryRange& memor
     }
     return;
   } catch (const std::exception& error) {
-    failure.text = fmt::format("{} of {} on a stream: {}", call.saves ? "save" : "load", call.path,
-                               error.what());
+    why = fmt::format("{} of {} on a stream: {}", call.saves ? "save" : "load", call.path,
+                      error.what());
   }
-  failure.status = Status::kAborted;
-  failure.time_ns = monotonic_ns();
-  dependencies_.contexts.report(std::move(failure));
+  dependencies_.contexts.report(
+      {.status = Status::kAborted, .time_ns = monotonic_ns(), .text = std::move(why)});
 }
 
 }  // namespace peal

@@ -25,8 +25,7 @@ Failure describe(const SendQueue& q, int queue, const std::string& nic) {
             .syndrome = e.syndrome,
             .vendor_syndrome = e.vendor_syndrome,
             .time_ns = e.time_ns,
-            .nic = nic,
-            .text = {}};
+            .nic = nic};
   if (f.status == Status::kQueueError) {
     f.text = fmt::format(
         "{} to PE {} failed: {} (syndrome {:#04x}, vendor {:#04x}, WQE {} of queue {}, QP {:#x} of "
@@ -46,11 +45,10 @@ Failure describe(const SendQueue& q, int queue, const std::string& nic) {
 }
 
 Failure describe(const kernels::CallReport& report) {
-  Failure f;
-  f.status = static_cast<Status>(report.status);
-  f.pe = report.team == 0 ? report.pe : -1;
-  f.time_ns = report.time_ns;
-  f.text = fmt::format("{} from the host", to_string(report.call));
+  Failure f{.status = static_cast<Status>(report.status),
+            .pe = report.team == 0 ? report.pe : -1,
+            .time_ns = report.time_ns,
+            .text = fmt::format("{} from the host", to_string(report.call))};
   if (is_collective(report.call)) f.text += fmt::format(", team {:#x}", report.team);
   if (report.pe >= 0) f.text += fmt::format(", PE {}", report.pe);
   f.text += fmt::format(": {}", to_string(f.status));

@@ -296,11 +296,11 @@ void Linker::fail(ContextOwner& context, const Name& link, const std::string& wh
   UnderWay& under_way = under_way_[link];
   under_way.failed = why;
   under_way.test.reset();
-  Failure failure;
-  failure.status = Status::kQueueError;
-  failure.pe = link.pe;
-  failure.time_ns = monotonic_ns();
-  failure.text = fmt::format("the queues to PE {} could not be connected: {}", link.pe, why);
+  const Failure failure{
+      .status = Status::kQueueError,
+      .pe = link.pe,
+      .time_ns = monotonic_ns(),
+      .text = fmt::format("the queues to PE {} could not be connected: {}", link.pe, why)};
   log_.error("runtime", "{}", failure.text);
   context.fail_link(link.peer(), failure);
 }

@@ -188,30 +188,24 @@ std::string describe(const LaneName& lane, uint64_t place) {
 }
 
 Failure describe(const UsageError& usage, const ContextFields& fields, const PlaceOf& place_of) {
-  Failure f;
-  f.status = static_cast<Status>(usage.status);
-  f.pe = usage.pe;
-  f.time_ns = usage.time_ns;
-  if (f.status == Status::kMistake) {
-    f.text = fmt::format("{}: {}", describe(usage.lane, usage.place),
-                         describe_mistake(usage, fields.pe, place_of));
-    return f;
+  const auto status = static_cast<Status>(usage.status);
+  std::string what;
+  if (status == Status::kMistake) {
+    what = describe_mistake(usage, fields.pe, place_of);
+  } else if (status == Status::kBadTeam) {
+    what = fmt::format("{}: {}: {}", to_string(usage.call), to_string(status),
+                       describe_bad_team(usage, fields));
+  } else if (status == Status::kBadAlgorithm) {
+    what = fmt::format("{} of {} bytes: {}: {}", to_string(usage.call), usage.bytes,
+                       to_string(status), describe_bad_algorithm(usage));
+  } else {
+    what = fmt::format("{}, {}: {}{}", describe_use(usage, fields.pe), describe_range(usage),
+                       to_string(status), remedy(usage, fields) + seen_from_here(usage, place_of));
   }
-  if (f.status == Status::kBadTeam) {
-    f.text = fmt::format("{}: {}: {}: {}", describe(usage.lane, usage.place), to_string(usage.call),
-                         to_string(f.status), describe_bad_team(usage, fields));
-    return f;
-  }
-  if (f.status == Status::kBadAlgorithm) {
-    f.text = fmt::format("{}: {} of {} bytes: {}: {}", describe(usage.lane, usage.place),
-                         to_string(usage.call), usage.bytes, to_string(f.status),
-                         describe_bad_algorithm(usage));
-    return f;
-  }
-  f.text = fmt::format("{}: {}, {}: {}{}", describe(usage.lane, usage.place),
-                       describe_use(usage, fields.pe), describe_range(usage), to_string(f.status),
-                       remedy(usage, fields) + seen_from_here(usage, place_of));
-  return f;
+  return {.status = status,
+          .pe = usage.pe,
+          .time_ns = usage.time_ns,
+          .text = describe(usage.lane, usage.place) + ": " + what};
 }
 
 std::string describe_mistake(const UsageError& error, int pe, const PlaceOf& place_of) {

@@ -21,10 +21,10 @@ struct Failure {
   uint8_t opcode = 0;
   uint8_t syndrome = 0;
   uint8_t vendor_syndrome = 0;
-  uint64_t time_ns = 0;  // on the clock of the kernels: CLOCK_MONOTONIC, or the GPU's globaltimer
-  std::string nic;       // by which the queue goes: "mlx5_0"
-  std::string text;      // one sentence with all of it
-  bool said = false;     // peal has said it on stderr (PEAL_REPORT_FAILURES)
+  uint64_t time_ns = 0;   // on the clock of the kernels: CLOCK_MONOTONIC, or the GPU's globaltimer
+  std::string nic = {};   // by which the queue goes: "mlx5_0"
+  std::string text = {};  // one sentence with all of it
+  bool said = false;      // peal has said it on stderr (PEAL_REPORT_FAILURES)
 };
 
 }  // namespace peal

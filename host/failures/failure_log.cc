@@ -29,12 +29,10 @@ bool is_from_outside(const Failure& failure) {
 }
 
 Failure aborted(int pe, std::string_view reason) {
-  Failure why;
-  why.status = Status::kAborted;
-  why.pe = pe;
-  why.time_ns = monotonic_ns();
-  why.text = fmt::format("PE {} aborted: {}", pe, reason);
-  return why;
+  return {.status = Status::kAborted,
+          .pe = pe,
+          .time_ns = monotonic_ns(),
+          .text = fmt::format("PE {} aborted: {}", pe, reason)};
 }
 
 // A PE that stands still answers neither kernels nor NICs, whatever these make of that.
@@ -97,13 +95,11 @@ Failure FailureLog::earliest() const {
     if (auto stop = context.stopped()) stops.push_back(std::move(*stop));
   });
   if (!lost.empty() && !closing_) {
-    Failure loss;
-    loss.status = Status::kPeerLost;
-    loss.pe = lost.front();
-    loss.time_ns = lost_ns_;
-    loss.text =
-        fmt::format("PE {} ended before the job did{}", lost.front(), how_left(lost.front()));
-    stops.push_back(std::move(loss));
+    const int pe = lost.front();
+    stops.push_back({.status = Status::kPeerLost,
+                     .pe = pe,
+                     .time_ns = lost_ns_,
+                     .text = fmt::format("PE {} ended before the job did{}", pe, how_left(pe))});
   }
   if (std::optional<Failure> vain = vain_waits_.failure(); vain && !closing_) {
     stops.push_back(std::move(*vain));

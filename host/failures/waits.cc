@@ -142,12 +142,11 @@ bool VainWaits::look(const std::function<std::vector<WaitNote>()>& all) {
 }
 
 bool VainWaits::stop(int pe, const std::string& wait) {
-  Failure why;
-  why.status = Status::kPeerLost;
-  why.pe = pe;
-  why.time_ns = monotonic_ns();
-  why.text = fmt::format("PE {} {}, and nobody is left to end a wait: {}", pe,
-                         describe(*group_.departure(pe)), wait);
+  Failure why{.status = Status::kPeerLost,
+              .pe = pe,
+              .time_ns = monotonic_ns(),
+              .text = fmt::format("PE {} {}, and nobody is left to end a wait: {}", pe,
+                                  describe(*group_.departure(pe)), wait)};
   log_.error("runtime", "{}; all waits end with \"{}\"", why.text, to_string(why.status));
   looks_ = 0;
   const std::lock_guard lock(mutex_);

@@ -69,12 +69,10 @@ void CheckMode::tell(const std::string& sentence) {
   std::thread([&] {
     // It begins with this PE, as whoever prints it does.
     const size_t behind = sentence.starts_with("PE ") ? sentence.find(": ") + 2 : 0;
-    Failure failure;
-    failure.status = Status::kMistake;
-    failure.time_ns = monotonic_ns();
-    failure.text = sentence.substr(behind);
-    log_.error("check", "{}", failure.text);
-    contexts_.report(std::move(failure));
+    std::string text = sentence.substr(behind);
+    log_.error("check", "{}", text);
+    contexts_.report(
+        {.status = Status::kMistake, .time_ns = monotonic_ns(), .text = std::move(text)});
   }).join();
 }
 
