@@ -144,23 +144,20 @@ void* Gpu::pointer_to(void* host) const {
   return reinterpret_cast<void*>(device);
 }
 
+bool Gpu::ask(void* value, int what, const void* address) const {
+  return within([&](const cuda::Driver& driver) {
+    return driver.pointer_attribute(value, what, device_address(address)) == cuda::kSuccess;
+  });
+}
+
 unsigned Gpu::memory_type(const void* address) const {
   unsigned type = 0;
-  return within([&](const cuda::Driver& driver) {
-    return driver.pointer_attribute(&type, cuda::kPointerMemoryType, device_address(address)) ==
-                   cuda::kSuccess
-               ? type
-               : 0u;
-  });
+  return ask(&type, cuda::kPointerMemoryType, address) ? type : 0;
 }
 
 bool Gpu::allocated(const void* address) const {
   unsigned legacy = 0;
-  return within([&](const cuda::Driver& driver) {
-    return driver.pointer_attribute(&legacy, cuda::kPointerLegacyIpc, device_address(address)) ==
-               cuda::kSuccess &&
-           legacy != 0;
-  });
+  return ask(&legacy, cuda::kPointerLegacyIpc, address) && legacy != 0;
 }
 
 std::string Gpu::describe_memory(const void* address) const {
@@ -169,12 +166,9 @@ std::string Gpu::describe_memory(const void* address) const {
   int index = -1;
   unsigned managed = 0;
   void* pool = nullptr;
-  within([&](const cuda::Driver& driver) {
-    const cuda::Address at = device_address(address);
-    driver.pointer_attribute(&index, cuda::kPointerDevice, at);
-    driver.pointer_attribute(&managed, cuda::kPointerManaged, at);
-    return driver.pointer_attribute(&pool, cuda::kPointerPool, at);
-  });
+  ask(&index, cuda::kPointerDevice, address);
+  ask(&managed, cuda::kPointerManaged, address);
+  ask(&pool, cuda::kPointerPool, address);
   const char* const of = managed != 0         ? "managed"
                          : allocated(address) ? "cudaMalloc"
                          : pool != nullptr    ? "cudaMallocAsync"
@@ -186,13 +180,8 @@ bool Gpu::owns(const void* address) const {
   if (!holds(address)) return false;
   unsigned managed = 0;
   int index = -1;
-  return within([&](const cuda::Driver& driver) {
-    const cuda::Address at = device_address(address);
-    return driver.pointer_attribute(&managed, cuda::kPointerManaged, at) == cuda::kSuccess &&
-           managed == 0 &&
-           driver.pointer_attribute(&index, cuda::kPointerDevice, at) == cuda::kSuccess &&
-           index == index_;
-  });
+  return ask(&managed, cuda::kPointerManaged, address) && managed == 0 &&
+         ask(&index, cuda::kPointerDevice, address) && index == index_;
 }
 
 std::string Gpu::describe_writes() const {

@@ -146,6 +146,8 @@ class Gpu {
   };
 
   unsigned memory_type(const void* address) const;  // CU_MEMORYTYPE_...; 0: CUDA knows it not
+  /// CU_POINTER_ATTRIBUTE_...; false where the driver does not tell.
+  bool ask(void* value, int what, const void* address) const;
 
   std::shared_ptr<const cuda::Driver> driver_;
   int index_;
