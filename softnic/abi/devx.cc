@@ -122,9 +122,6 @@ int on_verbs_object(ibv_context* handle, ObjectKind kind, uint32_t number, const
 }
 
 }  // namespace
-}  // namespace peal::softnic::abi::devx
-
-using namespace peal::softnic::abi;
 
 extern "C" {
 
@@ -133,25 +130,23 @@ mlx5dv_devx_obj* mlx5dv_devx_obj_create(ibv_context* handle, const void* in, siz
   return answer_pointer([&]() -> mlx5dv_devx_obj* {
     mlx5dv_devx_obj* made = nullptr;
     Context& context = Context::of(handle);
-    devx::execute(context, {in, in_bytes, out, out_bytes},
-                  [&](prm::Opcode opcode, const devx::Command& command) {
-                    made = devx::create(opcode, command);
-                    command.out.set(prm::kNumber, made->object->number);
-                  });
+    execute(context, {in, in_bytes, out, out_bytes},
+            [&](prm::Opcode opcode, const Command& command) {
+              made = create(opcode, command);
+              command.out.set(prm::kNumber, made->object->number);
+            });
     return made;
   });
 }
 
 int mlx5dv_devx_obj_query(mlx5dv_devx_obj* handle, const void* in, size_t in_bytes, void* out,
                           size_t out_bytes) {
-  return devx::on_object(*handle->owner, *handle->object, {in, in_bytes, out, out_bytes},
-                         devx::query);
+  return on_object(*handle->owner, *handle->object, {in, in_bytes, out, out_bytes}, query);
 }
 
 int mlx5dv_devx_obj_modify(mlx5dv_devx_obj* handle, const void* in, size_t in_bytes, void* out,
                            size_t out_bytes) {
-  return devx::on_object(*handle->owner, *handle->object, {in, in_bytes, out, out_bytes},
-                         devx::modify);
+  return on_object(*handle->owner, *handle->object, {in, in_bytes, out, out_bytes}, modify);
 }
 
 int mlx5dv_devx_obj_destroy(mlx5dv_devx_obj* handle) {
@@ -161,30 +156,30 @@ int mlx5dv_devx_obj_destroy(mlx5dv_devx_obj* handle) {
 int mlx5dv_devx_general_cmd(ibv_context* handle, const void* in, size_t in_bytes, void* out,
                             size_t out_bytes) {
   return answer_error([&] {
-    devx::execute(Context::of(handle), {in, in_bytes, out, out_bytes}, devx::general);
+    execute(Context::of(handle), {in, in_bytes, out, out_bytes}, general);
   });
 }
 
 int mlx5dv_devx_qp_query(ibv_qp* qp, const void* in, size_t in_bytes, void* out, size_t out_bytes) {
-  return devx::on_verbs_object(qp->context, ObjectKind::kQp, qp->qp_num,
-                               {in, in_bytes, out, out_bytes}, devx::query);
+  return on_verbs_object(qp->context, ObjectKind::kQp, qp->qp_num, {in, in_bytes, out, out_bytes},
+                         query);
 }
 
 int mlx5dv_devx_qp_modify(ibv_qp* qp, const void* in, size_t in_bytes, void* out,
                           size_t out_bytes) {
-  return devx::on_verbs_object(qp->context, ObjectKind::kQp, qp->qp_num,
-                               {in, in_bytes, out, out_bytes}, devx::modify);
+  return on_verbs_object(qp->context, ObjectKind::kQp, qp->qp_num, {in, in_bytes, out, out_bytes},
+                         modify);
 }
 
 int mlx5dv_devx_cq_query(ibv_cq* cq, const void* in, size_t in_bytes, void* out, size_t out_bytes) {
-  return devx::on_verbs_object(cq->context, ObjectKind::kCq, cq->handle,
-                               {in, in_bytes, out, out_bytes}, devx::query);
+  return on_verbs_object(cq->context, ObjectKind::kCq, cq->handle, {in, in_bytes, out, out_bytes},
+                         query);
 }
 
 int mlx5dv_devx_cq_modify(ibv_cq* cq, const void* in, size_t in_bytes, void* out,
                           size_t out_bytes) {
-  return devx::on_verbs_object(cq->context, ObjectKind::kCq, cq->handle,
-                               {in, in_bytes, out, out_bytes}, devx::modify);
+  return on_verbs_object(cq->context, ObjectKind::kCq, cq->handle, {in, in_bytes, out, out_bytes},
+                         modify);
 }
 
 int mlx5dv_devx_query_eqn(ibv_context* handle, uint32_t vector, uint32_t* eqn) {
@@ -196,3 +191,4 @@ int mlx5dv_devx_query_eqn(ibv_context* handle, uint32_t vector, uint32_t* eqn) {
 }
 
 }  // extern "C"
+}  // namespace peal::softnic::abi::devx

@@ -35,9 +35,6 @@ void describe_all(const mlx5dv_obj& obj, uint64_t types) {
 }
 
 }  // namespace
-}  // namespace peal::softnic::abi
-
-using namespace peal::softnic::abi;
 
 extern "C" {
 
@@ -54,3 +51,4 @@ int peal_softnic_init_obj_1_0(mlx5dv_obj* obj, uint64_t types) {
 }
 
 }  // extern "C"
+}  // namespace peal::softnic::abi

@@ -42,10 +42,6 @@ void fill_slots(verbs_context& verbs) {
 }
 
 }  // namespace
-}  // namespace peal::softnic::abi
-
-using namespace peal::softnic;
-using namespace peal::softnic::abi;
 
 extern "C" {
 
@@ -71,3 +67,4 @@ ibv_context* mlx5dv_open_device(ibv_device* device, mlx5dv_context_attr* attr) {
 }
 
 }  // extern "C"
+}  // namespace peal::softnic::abi

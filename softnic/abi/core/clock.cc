@@ -38,10 +38,6 @@ int query_rt_values_slot(ibv_context* handle, ibv_values_ex* values) {
   });
 }
 
-}  // namespace peal::softnic::abi
-
-using namespace peal::softnic::abi;
-
 extern "C" int mlx5dv_get_clock_info(ibv_context* handle, mlx5dv_clock_info* info) {
   return answer_error([&] {
     Context::of(handle);
@@ -54,3 +50,5 @@ extern "C" int mlx5dv_get_clock_info(ibv_context* handle, mlx5dv_clock_info* inf
              .mask = ~uint64_t{0}};
   });
 }
+
+}  // namespace peal::softnic::abi

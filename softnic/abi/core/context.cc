@@ -175,11 +175,6 @@ Process& process() {
   return state;
 }
 
-}  // namespace peal::softnic::abi
-
-using namespace peal::softnic;
-using namespace peal::softnic::abi;
-
 extern "C" {
 
 ibv_device** ibv_get_device_list(int* count) {
@@ -209,7 +204,7 @@ int ibv_get_device_index(ibv_device* device) {
 // some context is open.
 __be64 ibv_get_device_guid(ibv_device* device) {
   uint64_t guid = 0;
-  answer_error([&] { guid = peal::Be64(process().required(device).shared_nic()->guid()).raw; });
+  answer_error([&] { guid = Be64(process().required(device).shared_nic()->guid()).raw; });
   return guid;
 }
 
@@ -220,3 +215,4 @@ int ibv_close_device(ibv_context* context) {
 }
 
 }  // extern "C"
+}  // namespace peal::softnic::abi

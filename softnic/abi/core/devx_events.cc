@@ -40,11 +40,6 @@ void tell_subscribers(Object& object, uint16_t event) {
   }
 }
 
-}  // namespace peal::softnic::abi
-
-using namespace peal::softnic;
-using namespace peal::softnic::abi;
-
 extern "C" {
 
 mlx5dv_devx_event_channel* mlx5dv_devx_create_event_channel(
@@ -102,3 +97,4 @@ ssize_t mlx5dv_devx_get_event(mlx5dv_devx_event_channel* handle, mlx5dv_devx_asy
 }
 
 }  // extern "C"
+}  // namespace peal::softnic::abi

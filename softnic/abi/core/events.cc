@@ -117,10 +117,6 @@ int destroy_with_events(ibv_context* handle, Object& object, Reporter& events, c
   });
 }
 
-}  // namespace peal::softnic::abi
-
-using namespace peal::softnic::abi;
-
 extern "C" {
 
 // Blocks until an event arrives unless async_fd is O_NONBLOCK, as its manual page says.
@@ -140,3 +136,4 @@ void ibv_ack_async_event(ibv_async_event* event) {
 }
 
 }  // extern "C"
+}  // namespace peal::softnic::abi

@@ -46,7 +46,6 @@ int set_faults(const char* plan, char* error, size_t bytes) {
 }
 
 }  // namespace
-}  // namespace peal::softnic::abi
 
 extern "C" {
 
@@ -54,17 +53,17 @@ extern "C" {
 /// that says why in `error` (of `bytes`, may be null): EINVAL for a plan that is not one, ENODEV
 /// while no device is open, EOPNOTSUPP on the GPU engine. The old plan then stays.
 int peal_softnic_inject(const char* plan, char* error, size_t bytes) {
-  return peal::softnic::abi::set_faults(plan, error, bytes);
+  return set_faults(plan, error, bytes);
 }
 
 /// Ends all faults: what was held up goes on, a stopped NIC too. Answers as peal_softnic_inject.
-int peal_softnic_clear_faults() { return peal::softnic::abi::set_faults(nullptr, nullptr, 0); }
+int peal_softnic_clear_faults() { return set_faults(nullptr, nullptr, 0); }
 
 /// 1 for an address within a doorbell page of a device that this process has open, else 0.
 int peal_softnic_is_doorbell(const void* address) {
   bool found = false;
-  peal::softnic::abi::answer_error([&] {
-    for (const auto& [known, context] : peal::softnic::abi::process().contexts) {
+  answer_error([&] {
+    for (const auto& [known, context] : process().contexts) {
       found = found || context->has_doorbell(address);
     }
   });
@@ -74,10 +73,10 @@ int peal_softnic_is_doorbell(const void* address) {
 /// Which fabric the device's NIC is on: a number that NICs share if they can reach each other,
 /// never 0, and in `place` (of `bytes`) the folder of its files. Answers 0 or an errno value.
 int peal_softnic_fabric(ibv_context* context, uint64_t* number, char* place, size_t bytes) {
-  return peal::softnic::abi::answer_error([&] {
-    const peal::softnic::Nic& nic = peal::softnic::abi::Context::of(context).nic();
+  return answer_error([&] {
+    const Nic& nic = Context::of(context).nic();
     *number = nic.fabric();
-    peal::softnic::abi::explain(nic.directory().c_str(), place, bytes);
+    explain(nic.directory().c_str(), place, bytes);
   });
 }
 
@@ -85,9 +84,10 @@ int peal_softnic_fabric(ibv_context* context, uint64_t* number, char* place, siz
 /// what this thread's last call that failed had to say beside its errno, with one the last trouble
 /// of the device's NIC with its fabric.
 void peal_softnic_why(ibv_context* context, char* text, size_t bytes) {
-  using namespace peal::softnic::abi;
   explain(why_refused(), text, bytes);
   if (context == nullptr) return;
   answer_error([&] { explain(Context::of(context).nic().trouble().c_str(), text, bytes); });
 }
-}
+
+}  // extern "C"
+}  // namespace peal::softnic::abi

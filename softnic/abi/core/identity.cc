@@ -64,11 +64,6 @@ int query_device_ex_slot(ibv_context* handle, const ibv_query_device_ex_input* i
   });
 }
 
-}  // namespace peal::softnic::abi
-
-using namespace peal::softnic;
-using namespace peal::softnic::abi;
-
 extern "C" {
 
 int ibv_query_device(ibv_context* handle, ibv_device_attr* attr) {
@@ -79,7 +74,7 @@ const char* ibv_get_sysfs_path() { return "/sys"; }
 
 int ibv_read_sysfs_file(const char* directory, const char* file, char* text, size_t bytes) {
   std::string path = std::string(directory) + "/" + file;
-  const peal::Fd descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Fd descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (descriptor.get() < 0) return -1;
   ssize_t length = read(descriptor.get(), text, bytes);
   if (length <= 0) return -1;
@@ -126,3 +121,4 @@ int mlx5dv_get_data_direct_sysfs_path(ibv_context* handle, char*, size_t) {
 }
 
 }  // extern "C"
+}  // namespace peal::softnic::abi

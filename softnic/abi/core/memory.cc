@@ -325,11 +325,6 @@ ibv_td* alloc_td_slot(ibv_context* handle, ibv_td_init_attr* attr) {
 
 int dealloc_td_slot(ibv_td* td) { return destroy_handle<ThreadDomain>(td); }
 
-}  // namespace peal::softnic::abi
-
-using namespace peal::softnic;
-using namespace peal::softnic::abi;
-
 extern "C" {
 
 ibv_pd* ibv_alloc_pd(ibv_context* handle) {
@@ -436,3 +431,4 @@ void mlx5dv_devx_free_uar(mlx5dv_devx_uar* handle) {
 }
 
 }  // extern "C"
+}  // namespace peal::softnic::abi

@@ -110,9 +110,6 @@ B found(A Rate::*by, A value, B Rate::*answer, B otherwise) {
 }
 
 }  // namespace
-}  // namespace peal::softnic::abi
-
-using namespace peal::softnic::abi;
 
 extern "C" {
 
@@ -134,3 +131,4 @@ ibv_rate mult_to_ibv_rate(int multiple) {
 ibv_rate mbps_to_ibv_rate(int mbps) { return found(&Rate::mbps, mbps, &Rate::code, IBV_RATE_MAX); }
 
 }  // extern "C"
+}  // namespace peal::softnic::abi

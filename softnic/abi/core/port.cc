@@ -88,11 +88,6 @@ int query_port_slot(ibv_context* handle, uint8_t port, ibv_port_attr* attr, size
   });
 }
 
-}  // namespace peal::softnic::abi
-
-using namespace peal::softnic;
-using namespace peal::softnic::abi;
-
 extern "C" {
 
 // No switch with virtual ports stands behind the port: nothing to tell, as on a card without one.
@@ -161,7 +156,7 @@ int ibv_query_pkey(ibv_context* handle, uint8_t port, int index, __be16* pkey) {
     require_port(context, port);
     const std::vector<uint16_t>& table = context.nic().device().pkeys;
     if (index < 0 || static_cast<size_t>(index) >= table.size()) refuse(EINVAL);
-    *pkey = peal::Be16(table[static_cast<size_t>(index)]).raw;
+    *pkey = Be16(table[static_cast<size_t>(index)]).raw;
   });
 }
 
@@ -171,7 +166,7 @@ int ibv_get_pkey_index(ibv_context* handle, uint8_t port, __be16 pkey) {
     Context& context = Context::of(handle);
     require_port(context, port);
     const std::vector<uint16_t>& table = context.nic().device().pkeys;
-    const auto equal = [pkey](uint16_t entry) { return peal::Be16(entry).raw == pkey; };
+    const auto equal = [pkey](uint16_t entry) { return Be16(entry).raw == pkey; };
     const auto found = std::find_if(table.begin(), table.end(), equal);
     if (found == table.end()) refuse(EINVAL);
     index = static_cast<int>(found - table.begin());
@@ -180,3 +175,4 @@ int ibv_get_pkey_index(ibv_context* handle, uint8_t port, __be16 pkey) {
 }
 
 }  // extern "C"
+}  // namespace peal::softnic::abi

@@ -25,11 +25,6 @@ int req_notify_slot(ibv_cq* handle, int solicited_only) {
   });
 }
 
-}  // namespace peal::softnic::abi
-
-using namespace peal::softnic;
-using namespace peal::softnic::abi;
-
 extern "C" {
 
 ibv_comp_channel* ibv_create_comp_channel(ibv_context* handle) {
@@ -67,3 +62,4 @@ void ibv_ack_cq_events(ibv_cq* handle, unsigned count) {
 }
 
 }  // extern "C"
+}  // namespace peal::softnic::abi

@@ -164,11 +164,6 @@ Refusal VerbsQueuePair::retire() {
   return refusal;
 }
 
-}  // namespace peal::softnic::abi
-
-using namespace peal::softnic;
-using namespace peal::softnic::abi;
-
 extern "C" {
 
 ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
@@ -200,3 +195,4 @@ int ibv_destroy_qp(ibv_qp* handle) {
 int ibv_query_qp_data_in_order(ibv_qp*, ibv_wr_opcode, uint32_t) { return 0; }
 
 }  // extern "C"
+}  // namespace peal::softnic::abi

@@ -88,12 +88,6 @@ VerbsCq* create_completion_queue(ibv_context* handle, std::unique_ptr<VerbsCq> c
   return context.adopt(std::move(cq));
 }
 
-}  // namespace peal::softnic::abi
-
-using namespace peal::softnic;
-namespace mlx5 = peal::mlx5;
-using namespace peal::softnic::abi;
-
 extern "C" {
 
 ibv_cq* ibv_create_cq(ibv_context* handle, int entries, void* cq_context, ibv_comp_channel* channel,
@@ -131,3 +125,4 @@ ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
 int ibv_destroy_ah(ibv_ah* ah) { return destroy_handle<AddressHandle>(ah); }
 
 }  // extern "C"
+}  // namespace peal::softnic::abi

@@ -113,10 +113,6 @@ ibv_cq_ex* create_cq_ex_slot(ibv_context* handle, ibv_cq_init_attr_ex* attr) {
   return answer_pointer([&] { return create_cq_ex(handle, *attr, 0); });
 }
 
-}  // namespace peal::softnic::abi
-
-using namespace peal::softnic::abi;
-
 extern "C" {
 
 ibv_cq_ex* mlx5dv_create_cq(ibv_context* handle, ibv_cq_init_attr_ex* attr,
@@ -137,3 +133,4 @@ ibv_cq_ex* mlx5dv_create_cq(ibv_context* handle, ibv_cq_init_attr_ex* attr,
 }
 
 }  // extern "C"
+}  // namespace peal::softnic::abi

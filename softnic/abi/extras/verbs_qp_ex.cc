@@ -78,11 +78,6 @@ ibv_qp* create_qp_ex_slot(ibv_context* handle, ibv_qp_init_attr_ex* attr) {
   });
 }
 
-}  // namespace peal::softnic::abi
-
-using namespace peal::softnic;
-using namespace peal::softnic::abi;
-
 extern "C" {
 
 ibv_qp* mlx5dv_create_qp(ibv_context* handle, ibv_qp_init_attr_ex* attr,
@@ -108,3 +103,4 @@ ibv_qp* mlx5dv_create_qp(ibv_context* handle, ibv_qp_init_attr_ex* attr,
 }
 
 }  // extern "C"
+}  // namespace peal::softnic::abi

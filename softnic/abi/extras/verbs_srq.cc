@@ -84,11 +84,6 @@ int post_shared_receive_slot(ibv_srq* handle, ibv_recv_wr* wr, ibv_recv_wr** bad
                    [&](const ibv_recv_wr& each) { return post_receive(srq.queue, each); });
 }
 
-}  // namespace peal::softnic::abi
-
-using namespace peal::softnic;
-using namespace peal::softnic::abi;
-
 extern "C" {
 
 ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* init) {
@@ -132,3 +127,4 @@ int ibv_destroy_srq(ibv_srq* handle) {
 }
 
 }  // extern "C"
+}  // namespace peal::softnic::abi

@@ -215,10 +215,8 @@ std::unique_ptr<VerbsQueuePair> make_builder(std::shared_ptr<Nic> device, uint64
   return std::make_unique<Builder>(std::move(device), operations);
 }
 
-}  // namespace peal::softnic::abi
-
-using namespace peal::softnic::abi;
-
 extern "C" ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* handle) {
   return dynamic_cast<Builder*>(&verbs_qp(handle));
 }
+
+}  // namespace peal::softnic::abi
