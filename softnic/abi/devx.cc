@@ -102,9 +102,9 @@ void general(Opcode opcode, const Command& command) {
 
 using Handler = void (*)(Opcode, const Command&, Object&);
 
-int on_object(Context& context, Object& object, const Mailboxes& boxes, Handler handler) {
+int on_object(Object& object, const Mailboxes& boxes, Handler handler) {
   return answer_error([&] {
-    execute(context, boxes,
+    execute(object.owner, boxes,
             [&](Opcode opcode, const Command& command) { handler(opcode, command, object); });
   });
 }
@@ -133,7 +133,7 @@ mlx5dv_devx_obj* mlx5dv_devx_obj_create(ibv_context* handle, const void* in, siz
     execute(context, {in, in_bytes, out, out_bytes},
             [&](prm::Opcode opcode, const Command& command) {
               made = create(opcode, command);
-              command.out.set(prm::kNumber, made->object->number);
+              command.out.set(prm::kNumber, made->object().number);
             });
     return made;
   });
@@ -141,16 +141,16 @@ mlx5dv_devx_obj* mlx5dv_devx_obj_create(ibv_context* handle, const void* in, siz
 
 int mlx5dv_devx_obj_query(mlx5dv_devx_obj* handle, const void* in, size_t in_bytes, void* out,
                           size_t out_bytes) {
-  return on_object(*handle->owner, *handle->object, {in, in_bytes, out, out_bytes}, query);
+  return on_object(handle->object(), {in, in_bytes, out, out_bytes}, query);
 }
 
 int mlx5dv_devx_obj_modify(mlx5dv_devx_obj* handle, const void* in, size_t in_bytes, void* out,
                            size_t out_bytes) {
-  return on_object(*handle->owner, *handle->object, {in, in_bytes, out, out_bytes}, modify);
+  return on_object(handle->object(), {in, in_bytes, out, out_bytes}, modify);
 }
 
 int mlx5dv_devx_obj_destroy(mlx5dv_devx_obj* handle) {
-  return answer_error([&] { handle->owner->destroy(*handle->object); });
+  return answer_error([&] { handle->object().owner.destroy(handle->object()); });
 }
 
 int mlx5dv_devx_general_cmd(ibv_context* handle, const void* in, size_t in_bytes, void* out,

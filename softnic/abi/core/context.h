@@ -71,7 +71,6 @@ class Context : public ContextLayout {
   static Context& of(ibv_context* context);
   ibv_context* handle() { return &verbs.context; }
   Nic& nic() { return *nic_; }
-  const std::shared_ptr<Nic>& shared_nic() { return nic_; }
 
   /// Keeps `object` under its kind and number and answers it.
   template <class T>
@@ -121,6 +120,8 @@ class Context : public ContextLayout {
   Table<std::atomic<VerbsQp*>> pollable_{0, kMaxQueuePairs};
   std::map<std::pair<ObjectKind, uint32_t>, std::unique_ptr<Object>> objects_;
 };
+
+inline Nic& Object::nic() const { return owner.nic(); }
 
 /// State above any device handle. Exists because the C interface has none to hang it on.
 struct Process {

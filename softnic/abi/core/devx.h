@@ -44,8 +44,7 @@ void require_lengths(const Command& command, size_t in, size_t out);
 struct DevxQp : QueuePair, mlx5dv_devx_obj {
   using QueuePair::QueuePair;
 };
-class DevxCq : public CompletionQueue, public mlx5dv_devx_obj {
- public:
+struct DevxCq : CompletionQueue, mlx5dv_devx_obj {
   using CompletionQueue::CompletionQueue;
   uint32_t period = 0;  // moderation: kept for QUERY_CQ, without effect as nothing interrupts
   uint32_t max_count = 0;
@@ -73,13 +72,5 @@ mlx5::DoorbellRecord* doorbell_record(const Umem& umem, uint64_t offset);
 
 /// An object that a command names by number. Another context's number is as unknown as any.
 Object& required(const Command& command, ObjectKind kind, uint32_t number);
-
-/// Keeps what a command made and answers its handle.
-template <class T>
-mlx5dv_devx_obj* hand_out(const Command& command, std::unique_ptr<T> made) {
-  made->owner = &command.context;
-  made->object = made.get();
-  return command.context.adopt(std::move(made));
-}
 
 }  // namespace peal::softnic::abi::devx

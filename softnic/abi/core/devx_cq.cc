@@ -24,7 +24,7 @@ mlx5dv_devx_obj* create_cq(const Command& command) {
   require_lengths(command, prm::kQueueCommandBytes, prm::kHeaderBytes);
   prm::Reader context = command.in.at(prm::create_cq::kContext);
   check_context(context);
-  auto cq = std::make_unique<DevxCq>(command.context.shared_nic());
+  auto cq = std::make_unique<DevxCq>(command.context);
   CompletionQueueConfig& config = cq->config;
   config.log_entries = context.get(cqc::kLogSize);
   config.cqe_bytes = context.get(cqc::kCqeSize) == 0 ? 64 : 128;
@@ -51,7 +51,7 @@ mlx5dv_devx_obj* create_cq(const Command& command) {
   cq->buffer_umem = ObjectUse(buffer);
   cq->doorbell_umem = ObjectUse(doorbell);
   cq->uar = ObjectUse(uar);
-  return hand_out(command, std::move(cq));
+  return command.context.adopt(std::move(cq));
 }
 
 void query_cq(const Command& command, CompletionQueue& cq) {
@@ -69,7 +69,7 @@ void query_cq(const Command& command, CompletionQueue& cq) {
     context.set(cqc::kPeriod, devx->period);
     context.set(cqc::kMaxCount, devx->max_count);
   }
-  auto produced = static_cast<uint32_t>(cq.nic->cq_produced(cq.number));
+  auto produced = static_cast<uint32_t>(cq.nic().cq_produced(cq.number));
   context.set(cqc::kProducerCounter, produced);
   if (devx != nullptr && devx->doorbell_on_gpu) return;  // nobody here can read the record
   uint32_t consumed =

@@ -22,12 +22,11 @@ bool is_known(ObjectKind kind, uint16_t event) {
 
 }  // namespace
 
-EventChannel::EventChannel(Context& context)
-    : Object(ObjectKind::kEventChannel),
+EventChannel::EventChannel(Context& of)
+    : Object(ObjectKind::kEventChannel, of),
       mlx5dv_devx_event_channel{},
-      owner(context),
       cookies(std::make_shared<CookieQueue>()) {
-  descriptor = watch_both(cookies->fd(), context.nic().event_fd());
+  descriptor = watch_both(cookies->fd(), nic().event_fd());
   fd = descriptor.get();
 }
 
@@ -64,12 +63,12 @@ int mlx5dv_devx_subscribe_devx_event(mlx5dv_devx_event_channel* handle, mlx5dv_d
   return answer_error([&] {
     auto& channel = *static_cast<EventChannel*>(handle);
     if (object == nullptr) refuse(EOPNOTSUPP);
-    if (object->owner != &channel.owner || bytes == 0 || bytes % sizeof *events != 0) {
+    if (&object->object().owner != &channel.owner || bytes == 0 || bytes % sizeof *events != 0) {
       refuse(EINVAL);
     }
     const uint16_t* const end = events + bytes / sizeof *events;
     for (const uint16_t* event = events; event != end; ++event) {
-      if (!is_known(object->object->kind, *event)) refuse(EINVAL);
+      if (!is_known(object->object().kind, *event)) refuse(EINVAL);
     }
     for (const uint16_t* event = events; event != end; ++event) {
       object->subscriptions.push_back({channel.cookies, *event, cookie});
@@ -88,7 +87,7 @@ ssize_t mlx5dv_devx_get_event(mlx5dv_devx_event_channel* handle, mlx5dv_devx_asy
   const auto take = [&] {
     int taken = 0;
     const int error = answer_error([&] {
-      route_events(channel.owner.nic());
+      route_events(channel.nic());
       taken = channel.cookies->take([&](uint64_t cookie) { event->cookie = cookie; });
     });
     return error == 0 ? taken : -1;

@@ -26,9 +26,8 @@ struct CookieQueue : WakingQueue<uint64_t> {
 
 class EventChannel : public Object, public mlx5dv_devx_event_channel {
  public:
-  explicit EventChannel(Context& context);
+  explicit EventChannel(Context& of);
 
-  Context& owner;
   std::shared_ptr<CookieQueue> cookies;
   Fd descriptor;  // epoll: of `cookies`, and of the NIC's events that nobody routed yet
 };

@@ -131,17 +131,17 @@ void read_ordering(const PresentedDevice& device, const prm::Reader& context,
 }
 
 void read_rtr(const QueuePair& qp, const prm::Reader& context, QueuePairAttributes* to) {
-  const PresentedDevice& device = qp.nic->device();
+  const PresentedDevice& device = qp.nic().device();
   to->mtu = static_cast<uint8_t>(context.get(qpc::kMtu));
   if (to->mtu < 1 || to->mtu > device.mtu) fail(Syndrome::kMtu);
   to->log_max_message = static_cast<uint8_t>(context.get(qpc::kLogMaxMessage));
   if (to->log_max_message > 30) fail(Syndrome::kQueueSize);
   if (qp.config.service == Service::kDcInitiator) {  // its peers are named in each WQE
-    to->network = qp.nic->router().network_of(0);    // says that it is Ethernet
+    to->network = qp.nic().router().network_of(0);   // says that it is Ethernet
     return;
   }
   to->remote_qpn = context.get(qpc::kRemoteQpn);
-  read_path(*qp.nic, context, to);
+  read_path(qp.nic(), context, to);
   to->log_responder_depth = static_cast<uint8_t>(context.get(qpc::kLogResponderDepth));
   if (to->log_responder_depth > device.log_responder_depth) fail(Syndrome::kQueueSize);
   to->min_rnr_timer = static_cast<uint8_t>(context.get(qpc::kMinRnrTimer));
@@ -267,7 +267,7 @@ mlx5dv_devx_obj* create_qp(const Command& command) {
   require_lengths(command, prm::kQueueCommandBytes, prm::kHeaderBytes);
   prm::Reader context = command.in.at(prm::create_qp::kContext);
   check_modes(command, context);
-  auto qp = std::make_unique<DevxQp>(command.context.shared_nic());
+  auto qp = std::make_unique<DevxQp>(command.context);
   QueuePairConfig& config = qp->config;
   config.service = static_cast<Service>(context.get(qpc::kService));
   config.pd = context.get(qpc::kPd);
@@ -295,7 +295,7 @@ mlx5dv_devx_obj* create_qp(const Command& command) {
   qp->buffer_umem = ObjectUse(buffer);
   qp->doorbell_umem = ObjectUse(doorbell);
   qp->number = require_ok(command.context.nic().create_qp(config));
-  return hand_out(command, std::move(qp));
+  return command.context.adopt(std::move(qp));
 }
 
 void modify_qp(const Command& command, QueuePair& qp) {
@@ -305,31 +305,31 @@ void modify_qp(const Command& command, QueuePair& qp) {
   const bool bare = step.from == kAnyState;
   require_lengths(command, bare ? prm::kHeaderBytes : prm::kQueueCommandBytes, prm::kHeaderBytes);
   QueuePairAttributes to;
-  require_ok(qp.nic->query_qp(qp.number, &to));
+  require_ok(qp.nic().query_qp(qp.number, &to));
   const QpState from = to.state;
   // Before any field is judged: a command for another state says so whatever it carries.
   if (!bare && step.from != from) fail(Syndrome::kNic, CommandStatus::kBadQpState);
   prm::Reader context = command.in.at(prm::create_qp::kContext);
   uint32_t mask = command.in.get(prm::create_qp::kOptionalMask);
-  if (opcode == Opcode::kRstToInit) read_init(*qp.nic, context, &to);
+  if (opcode == Opcode::kRstToInit) read_init(qp.nic(), context, &to);
   if (opcode == Opcode::kInitToRtr) read_rtr(qp, context, &to);
-  if (opcode == Opcode::kRtrToRts) read_rts(*qp.nic, context, &to);
+  if (opcode == Opcode::kRtrToRts) read_rts(qp.nic(), context, &to);
   if (!bare && opcode != Opcode::kRstToInit) read_optional(context, mask, &to);
   const bool steers = opcode == Opcode::kInitToRtr || opcode == Opcode::kRtsToRts;
-  if (steers && (mask & prm::optional::kLagPort) != 0) read_lag_port(*qp.nic, context, &to);
-  if (!bare) check_atomics(*qp.nic, to);
+  if (steers && (mask & prm::optional::kLagPort) != 0) read_lag_port(qp.nic(), context, &to);
+  if (!bare) check_atomics(qp.nic(), to);
   to.state = step.to;
-  require_ok(qp.nic->modify_qp(qp.number, from, to));
+  require_ok(qp.nic().modify_qp(qp.number, from, to));
 }
 
 void query_qp(const Command& command, QueuePair& qp) {
   require_lengths(command, prm::kHeaderBytes, prm::kQueueCommandBytes);
   QueuePairAttributes now;
-  require_ok(qp.nic->query_qp(qp.number, &now));
+  require_ok(qp.nic().query_qp(qp.number, &now));
   prm::Writer context = command.out.at(prm::create_qp::kContext);
   write_config(qp.config, context);
   write_attributes(now, context);
-  write_path(now.path, qp.nic->device().ethernet, context);
+  write_path(now.path, qp.nic().device().ethernet, context);
 }
 
 }  // namespace peal::softnic::abi::devx

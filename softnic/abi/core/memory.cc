@@ -88,7 +88,7 @@ void check_change(const MemoryRegion& region, const Change& to) {
   if ((to.flags & IBV_REREG_MR_CHANGE_PD) != 0 &&
       (to.pd == nullptr || to.pd->context != region.context))
     refuse(EINVAL);
-  if (region.nic->on_gpu()) refuse(EOPNOTSUPP);
+  if (region.nic().on_gpu()) refuse(EOPNOTSUPP);
 }
 
 /// The key keeps its number, as where a ConnectX changes it in place.
@@ -102,12 +102,12 @@ void change_region(MemoryRegion& region, const Change& to) {
   }
   if ((to.flags & IBV_REREG_MR_CHANGE_ACCESS) != 0) {
     check_access(to.access);
-    config.access = nic_access(*region.nic, to.access);
+    config.access = nic_access(region.nic(), to.access);
   }
-  check_place(*region.nic, config);
+  check_place(region.nic(), config);
   const bool moves = (to.flags & IBV_REREG_MR_CHANGE_PD) != 0;
   if (moves) config.pd = static_cast<Pd*>(to.pd)->pdn;
-  require(region.nic->change_memory(region.number, config));
+  require(region.nic().change_memory(region.number, config));
   if (moves) {
     region.domain = ObjectUse(*static_cast<Pd*>(to.pd));
     region.pd = to.pd;
@@ -159,10 +159,9 @@ mlx5dv_devx_umem* register_umem(ibv_context* handle, const mlx5dv_devx_umem_in& 
       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
   if ((in.access & ~(kUmemAccess | unsigned{IBV_ACCESS_RELAXED_ORDERING})) != 0) refuse(EINVAL);
   check_range(in.addr, in.size);
-  auto umem = std::make_unique<Umem>();
+  auto umem = std::make_unique<Umem>(context);
   umem->on_gpu =
       require_reachable(context.nic(), in.addr, in.size, (in.access & IBV_ACCESS_LOCAL_WRITE) != 0);
-  umem->context = &context;
   umem->memory = static_cast<std::byte*>(in.addr);
   umem->bytes = in.size;
   umem->page = umem_page(in);
@@ -181,7 +180,7 @@ std::unique_ptr<MemoryRegion> make_region(ibv_pd* pd, Key key) {
   auto& domain = *static_cast<Pd*>(pd);
   Context& context = Context::of(pd->context);
   key.pd = domain.pdn;
-  auto region = std::make_unique<MemoryRegion>(context.shared_nic());
+  auto region = std::make_unique<MemoryRegion>(context);
   region->number = require(context.nic().register_memory(key));
   region->config = key;
   region->domain = ObjectUse(domain);
@@ -221,13 +220,9 @@ void require_mapped(const void* address, size_t bytes, bool writable) {
   if (want < end) refuse(EFAULT);
 }
 
-Pd::Pd(Context& owner_context, ObjectKind of_kind) : Object(of_kind), ibv_pd{}, mlx5dv_devx_obj{} {
-  ibv_pd::context = owner_context.handle();
-  owner = &owner_context;
-  object = this;
-}
+Pd::Pd(Context& of, ObjectKind of_kind) : Object(of_kind, of), ibv_pd{} { context = of.handle(); }
 
-Refusal Pd::retire() { return kind == ObjectKind::kPd ? owner->nic().free_pd(pdn) : Refusal{}; }
+Refusal Pd::retire() { return kind == ObjectKind::kPd ? nic().free_pd(pdn) : Refusal{}; }
 
 namespace {
 
@@ -265,8 +260,7 @@ Buffer make_uar_page(Nic& nic) {
 }  // namespace
 
 std::unique_ptr<Uar> make_uar(Context& context) {
-  auto uar = std::make_unique<Uar>(context.shared_nic());
-  uar->context = &context;
+  auto uar = std::make_unique<Uar>(context);
   uar->page = make_uar_page(context.nic());
   uar->number = uar->page_id = require(context.nic().attach_uar(uar->page.get()));
   uar->base_addr = uar->page.get();
@@ -297,7 +291,7 @@ ibv_pd* alloc_parent_domain_slot(ibv_context* handle, ibv_parent_domain_init_att
     if (custom && (attr->alloc == nullptr || attr->free == nullptr)) refuse(EINVAL);
     Context& context = Context::of(handle);
     auto& real = *static_cast<Pd*>(attr->pd);
-    if (real.kind != ObjectKind::kPd || real.owner != &context) refuse(EINVAL);
+    if (real.kind != ObjectKind::kPd || &real.owner != &context) refuse(EINVAL);
     auto domain = std::make_unique<Pd>(context, ObjectKind::kParentDomain);
     domain->number = context.next_number();
     domain->pdn = real.pdn;
@@ -316,7 +310,7 @@ ibv_td* alloc_td_slot(ibv_context* handle, ibv_td_init_attr* attr) {
   return answer_pointer([&]() -> ibv_td* {
     if (attr == nullptr || attr->comp_mask != 0) refuse(EINVAL);
     Context& context = Context::of(handle);
-    auto domain = std::make_unique<ThreadDomain>();
+    auto domain = std::make_unique<ThreadDomain>(context);
     domain->number = context.next_number();
     domain->context = handle;
     return context.adopt(std::move(domain));
@@ -394,10 +388,8 @@ mlx5dv_devx_umem* mlx5dv_devx_umem_reg_ex(ibv_context* context, mlx5dv_devx_umem
 }
 
 int mlx5dv_devx_umem_dereg(mlx5dv_devx_umem* handle) {
-  return answer_error([&] {
-    auto& umem = *static_cast<Umem*>(handle);
-    umem.context->destroy(umem);
-  });
+  auto& umem = *static_cast<Umem*>(handle);
+  return answer_error([&] { umem.owner.destroy(umem); });
 }
 
 // Three kinds: 0 BF (own page), 1 NC (one page a context, shared), 1 << 31 NC (own page).
@@ -420,7 +412,7 @@ void mlx5dv_devx_free_uar(mlx5dv_devx_uar* handle) {
   if (handle == nullptr) return;
   answer_error([&] {
     auto& uar = *static_cast<Uar*>(handle);
-    Context& context = *uar.context;
+    Context& context = uar.owner;
     if (&uar == context.shared_uar) {
       // Like the real library: the singleton lives as long as its context.
       if (context.shared_uar_holders > 0) --context.shared_uar_holders;

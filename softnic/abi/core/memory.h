@@ -26,8 +26,9 @@ struct mlx5dv_devx_obj {
     uint16_t event;
     uint64_t cookie;
   };
-  peal::softnic::abi::Context* owner = nullptr;
-  peal::softnic::abi::Object* object = nullptr;
+  virtual ~mlx5dv_devx_obj() = default;
+  peal::softnic::abi::Object& object() { return dynamic_cast<peal::softnic::abi::Object&>(*this); }
+
   std::vector<Subscription> subscriptions;
 };
 
@@ -39,7 +40,7 @@ inline constexpr size_t kUarRegisterOffset = 0x800;
 /// Protection domain, or a parent domain that stands for one.
 class Pd : public Object, public ibv_pd, public mlx5dv_devx_obj {
  public:
-  Pd(Context& context, ObjectKind kind);
+  Pd(Context& of, ObjectKind of_kind);
   Refusal retire() override;
 
   uint32_t pdn = 0;
@@ -49,14 +50,12 @@ class Pd : public Object, public ibv_pd, public mlx5dv_devx_obj {
 
 class ThreadDomain : public Object, public ibv_td {
  public:
-  ThreadDomain() : Object(ObjectKind::kThreadDomain), ibv_td{} {}
+  explicit ThreadDomain(Context& of) : Object(ObjectKind::kThreadDomain, of), ibv_td{} {}
 };
 
-class MemoryRegion : public NicObject, public ibv_mr {
+class MemoryRegion : public NicObject<ObjectKind::kKey, &Nic::deregister_memory>, public ibv_mr {
  public:
-  explicit MemoryRegion(std::shared_ptr<Nic> device)
-      : NicObject(ObjectKind::kKey, std::move(device)), ibv_mr{} {}
-  Refusal retire() override { return nic->deregister_memory(number); }
+  explicit MemoryRegion(Context& of) : NicObject(of), ibv_mr{} {}
 
   Key config;
   ObjectUse domain, device_memory;
@@ -64,21 +63,17 @@ class MemoryRegion : public NicObject, public ibv_mr {
 
 class Umem : public Object, public mlx5dv_devx_umem {
  public:
-  Umem() : Object(ObjectKind::kUmem), mlx5dv_devx_umem{} {}
-  Context* context = nullptr;
+  explicit Umem(Context& of) : Object(ObjectKind::kUmem, of), mlx5dv_devx_umem{} {}
   std::byte* memory = nullptr;
   uint64_t bytes = 0;
   uint64_t page = 0;    // by which the NIC knows it: queues begin at multiples of its 64th
   bool on_gpu = false;  // not to be touched by this process
 };
 
-class Uar : public NicObject, public mlx5dv_devx_uar {
+class Uar : public NicObject<ObjectKind::kUar, &Nic::detach_uar>, public mlx5dv_devx_uar {
  public:
-  explicit Uar(std::shared_ptr<Nic> device)
-      : NicObject(ObjectKind::kUar, std::move(device)), mlx5dv_devx_uar{} {}
-  Refusal retire() override { return nic->detach_uar(number); }
+  explicit Uar(Context& of) : NicObject(of), mlx5dv_devx_uar{} {}
 
-  Context* context = nullptr;
   Buffer page;
 };
 

@@ -37,28 +37,33 @@ enum class ObjectKind : uint8_t {
   kPd,
 };
 
+class Context;
+
 /// One entry of a context's table, found by kind and number.
 class Object {
  public:
-  explicit Object(ObjectKind of_kind) : kind(of_kind) {}
+  Object(ObjectKind of_kind, Context& of) : kind(of_kind), owner(of) {}
   virtual ~Object() = default;
   Object(const Object&) = delete;
   Object& operator=(const Object&) = delete;
 
   /// Gives back what the NIC holds for this object. A refusal leaves the object as it was.
   virtual Refusal retire() { return {}; }
+  /// The NIC of the context.
+  Nic& nic() const;
 
   const ObjectKind kind;
+  Context& owner;
   uint32_t number = 0;
   uint32_t users = 0;
 };
 
-/// One that the NIC knows by its number.
+/// One that the NIC knows by its number, until that is given back.
+template <ObjectKind kKind, Refusal (Nic::*kGiveBack)(uint32_t)>
 class NicObject : public Object {
  public:
-  NicObject(ObjectKind of_kind, std::shared_ptr<Nic> device)
-      : Object(of_kind), nic(std::move(device)) {}
-  std::shared_ptr<Nic> nic;
+  explicit NicObject(Context& of) : Object(kKind, of) {}
+  Refusal retire() override { return (nic().*kGiveBack)(number); }
 };
 
 /// A counted reference: while it lives, its object refuses to be destroyed.
@@ -84,22 +89,17 @@ using Buffer = std::unique_ptr<std::byte, std::function<void(std::byte*)>>;
 Buffer allocate_buffer(size_t bytes);
 
 /// A queue pair the NIC works for, made by DEVX or by verbs.
-class QueuePair : public NicObject {
+class QueuePair : public NicObject<ObjectKind::kQp, &Nic::destroy_qp> {
  public:
-  explicit QueuePair(std::shared_ptr<Nic> device) : NicObject(ObjectKind::kQp, std::move(device)) {}
-  Refusal retire() override { return nic->destroy_qp(number); }
-
+  using NicObject::NicObject;
   QueuePairConfig config;
   ObjectUse pd, send_cq, receive_cq, shared_receive_queue, buffer_umem, doorbell_umem, uar;
 };
 
 /// A completion queue, made by DEVX or by verbs.
-class CompletionQueue : public NicObject {
+class CompletionQueue : public NicObject<ObjectKind::kCq, &Nic::destroy_cq> {
  public:
-  explicit CompletionQueue(std::shared_ptr<Nic> device)
-      : NicObject(ObjectKind::kCq, std::move(device)) {}
-  Refusal retire() override { return nic->destroy_cq(number); }
-
+  using NicObject::NicObject;
   CompletionQueueConfig config;
   ObjectUse buffer_umem, doorbell_umem, uar;
 };

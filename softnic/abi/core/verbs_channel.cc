@@ -21,7 +21,7 @@ int req_notify_slot(ibv_cq* handle, int solicited_only) {
     const auto consumed = static_cast<uint32_t>(cq.consumed) & 0xffffff;
     hold.unlock();
     if (kept) return cq.completed();
-    require(cq.nic->arm_cq(cq.number, consumed, solicited_only != 0, cq));
+    require(cq.nic().arm_cq(cq.number, consumed, solicited_only != 0, cq));
   });
 }
 
@@ -30,7 +30,7 @@ extern "C" {
 ibv_comp_channel* ibv_create_comp_channel(ibv_context* handle) {
   return answer_pointer([&]() -> ibv_comp_channel* {
     Context& context = Context::of(handle);
-    auto channel = std::make_unique<CompletionChannel>();
+    auto channel = std::make_unique<CompletionChannel>(context);
     channel->number = context.next_number();
     channel->context = handle;
     channel->fd = channel->waiting.fd();

@@ -97,7 +97,7 @@ void set_address(const Nic& nic, const ibv_ah_attr& address, QueuePairAttributes
 
 void set_attributes(const VerbsQueuePair& qp, const ibv_qp_attr& attr, int mask,
                     QueuePairAttributes* to) {
-  const Nic& nic = *qp.nic;
+  const Nic& nic = qp.nic();
   const PresentedDevice& device = nic.device();
   const bool datagrams = qp.config.service == Service::kDatagram;
   if (datagrams && (mask & IBV_QP_AV) != 0) refuse(EINVAL);
@@ -138,7 +138,7 @@ void set_attributes(const VerbsQueuePair& qp, const ibv_qp_attr& attr, int mask,
 
 void VerbsQueuePair::modify(const ibv_qp_attr& attr, int mask) {
   QueuePairAttributes to;
-  require(nic->query_qp(number, &to));
+  require(nic().query_qp(number, &to));
   QpState from = to.state;
   if ((mask & IBV_QP_CUR_STATE) != 0 && nic_state(attr.cur_qp_state) != from) refuse(EINVAL);
   QpState target = (mask & IBV_QP_STATE) != 0 ? nic_state(attr.qp_state) : from;
@@ -148,20 +148,20 @@ void VerbsQueuePair::modify(const ibv_qp_attr& attr, int mask) {
   to.state = target;
   to.log_max_message = 30;
   if (config.service != Service::kReliable)
-    to.network = nic->router().network_of(to.path.source_gid);
+    to.network = nic().router().network_of(to.path.source_gid);
   if (config.service == Service::kDatagram) {
-    to.mtu = nic->device().mtu;
+    to.mtu = nic().device().mtu;
     to.log_max_message = static_cast<uint8_t>(7 + to.mtu);  // one packet
   }
   to.dc_access_key = dc_access_key;
-  require(nic->modify_qp(number, from, to));
+  require(nic().modify_qp(number, from, to));
   set_state(verbs_state(target));
   if (target == QpState::kReset) forget_requests();
 }
 
 ibv_qp_attr VerbsQueuePair::query() {
   QueuePairAttributes now;
-  require(nic->query_qp(number, &now));
+  require(nic().query_qp(number, &now));
   ibv_qp_attr attr = {};
   attr.qp_state = attr.cur_qp_state = verbs_state(now.state);
   attr.path_mtu = static_cast<ibv_mtu>(now.mtu == 0 ? 1 : now.mtu);
@@ -171,7 +171,7 @@ ibv_qp_attr VerbsQueuePair::query() {
   attr.qkey = now.qkey;
   attr.dest_qp_num = now.remote_qpn;
   attr.qp_access_flags = now.access;
-  attr.ah_attr = address_of(now.path, nic->device().ethernet);
+  attr.ah_attr = address_of(now.path, nic().device().ethernet);
   attr.port_num = now.path.port;
   attr.pkey_index = now.path.pkey_index;
   attr.max_rd_atomic = static_cast<uint8_t>(1u << now.log_initiator_depth);

@@ -40,7 +40,7 @@ uint32_t blocks_per_request(const ibv_qp_cap& cap, Service service) {
 
 /// Sizes both queues, allocates them and reports the real capacity in `cap`.
 void place_queues(VerbsQueuePair& qp, Pd& pd, ibv_qp_cap* cap, bool receives) {
-  const PresentedDevice& device = qp.nic->device();
+  const PresentedDevice& device = qp.nic().device();
   check_capacity(device, *cap, receives);
   QueuePairConfig& config = qp.config;
   uint32_t per_request = blocks_per_request(*cap, config.service);
@@ -168,7 +168,7 @@ extern "C" {
 
 ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
   return answer_pointer([&] {
-    auto fresh = std::make_unique<VerbsQueuePair>(Context::of(pd->context).shared_nic());
+    auto fresh = std::make_unique<VerbsQueuePair>(Context::of(pd->context));
     return &create_queue_pair(std::move(fresh), pd, init, service_of(init->qp_type))->qp_base;
   });
 }

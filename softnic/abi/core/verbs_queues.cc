@@ -11,10 +11,8 @@
 
 namespace peal::softnic::abi {
 
-VerbsCq::VerbsCq(std::shared_ptr<Nic> owner)
-    : CompletionQueue(std::move(owner)),
-      ibv_cq_ex{},
-      Reporter(mutex, cond, async_events_completed) {}
+VerbsCq::VerbsCq(Context& of)
+    : CompletionQueue(of), ibv_cq_ex{}, Reporter(mutex, cond, async_events_completed) {}
 
 VerbsCq::~VerbsCq() {
   if (channel != nullptr) {
@@ -98,7 +96,7 @@ ibv_cq* ibv_create_cq(ibv_context* handle, int entries, void* cq_context, ibv_co
                                .cq_context = cq_context,
                                .channel = channel,
                                .vector = static_cast<uint32_t>(vector)};
-    auto fresh = std::make_unique<VerbsCq>(Context::of(handle).shared_nic());
+    auto fresh = std::make_unique<VerbsCq>(Context::of(handle));
     return create_completion_queue(handle, std::move(fresh), request)->plain();
   });
 }
@@ -112,7 +110,7 @@ ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
   return answer_pointer([&]() -> ibv_ah* {
     Context& context = Context::of(pd->context);
     const AddressPath path = path_of(context.nic(), *attr);
-    auto ah = std::make_unique<AddressHandle>();
+    auto ah = std::make_unique<AddressHandle>(context);
     ah->vector = address_vector(path, context.nic().device().ethernet, *attr);
     ah->domain = ObjectUse(*static_cast<Pd*>(pd));
     ah->number = ah->handle = context.next_number();

@@ -31,7 +31,7 @@ class VerbsCq;
 /// See verbs_channel.cc.
 class CompletionChannel : public Object, public ibv_comp_channel {
  public:
-  CompletionChannel() : Object(ObjectKind::kChannel), ibv_comp_channel{} {}
+  explicit CompletionChannel(Context& of) : Object(ObjectKind::kChannel, of), ibv_comp_channel{} {}
   WakingQueue<VerbsCq*> waiting;  // queues with an event to be taken
 };
 
@@ -46,7 +46,7 @@ class VerbsCq : public CompletionQueue,
                 public CompletionListener,
                 public Reporter {
  public:
-  explicit VerbsCq(std::shared_ptr<Nic> device);
+  explicit VerbsCq(Context& of);
   ~VerbsCq() override;
   void completed() override;
   ibv_cq* plain() { return reinterpret_cast<ibv_cq*>(static_cast<ibv_cq_ex*>(this)); }
@@ -89,13 +89,12 @@ VerbsCq* create_completion_queue(ibv_context* handle, std::unique_ptr<VerbsCq> c
                                  const CqRequest& request);
 
 /// A shared receive queue as the queue pairs see it that take their receives from it.
-class SharedReceives : public NicObject, public ibv_srq, public Reporter {
+class SharedReceives : public NicObject<ObjectKind::kSrq, &Nic::destroy_srq>,
+                       public ibv_srq,
+                       public Reporter {
  public:
-  explicit SharedReceives(std::shared_ptr<Nic> device)
-      : NicObject(ObjectKind::kSrq, std::move(device)),
-        ibv_srq{},
-        Reporter(mutex, cond, events_completed) {}
-  Refusal retire() override { return nic->destroy_srq(number); }
+  explicit SharedReceives(Context& of)
+      : NicObject(of), ibv_srq{}, Reporter(mutex, cond, events_completed) {}
 
   /// The name of entry `counter`, which is free from now on; 0 if it was not posted.
   virtual uint64_t settle(uint16_t counter) = 0;
@@ -183,7 +182,7 @@ uint8_t limited(uint8_t value, uint8_t limit);
 
 class AddressHandle : public Object, public ibv_ah {
  public:
-  AddressHandle() : Object(ObjectKind::kAh), ibv_ah{} {}
+  explicit AddressHandle(Context& of) : Object(ObjectKind::kAh, of), ibv_ah{} {}
   mlx5_wqe_av vector = {};
   ObjectUse domain;
 };

@@ -17,8 +17,8 @@ constexpr uint32_t kMaxLogAlignment = 16;
 
 class DeviceMemory : public Object, public ibv_dm {
  public:
-  DeviceMemory(Device& from, size_t size)
-      : Object(ObjectKind::kDeviceMemory),
+  DeviceMemory(Context& of, Device& from, size_t size)
+      : Object(ObjectKind::kDeviceMemory, of),
         ibv_dm{},
         bytes(size),
         memory(allocate_buffer(size)),
@@ -78,7 +78,7 @@ ibv_dm* alloc_dm_slot(ibv_context* handle, ibv_alloc_dm_attr* attr) {
     if (attr->length == 0 || attr->length > kDeviceMemoryBytes) refuse(EINVAL);
     auto& device = *static_cast<Device*>(handle->device);
     if (attr->length > kDeviceMemoryBytes - device.memory_taken) refuse(ENOMEM);
-    auto dm = std::make_unique<DeviceMemory>(device, attr->length);
+    auto dm = std::make_unique<DeviceMemory>(context, device, attr->length);
     dm->number = dm->ibv_dm::handle = context.next_number();
     dm->context = handle;
     dm->memcpy_to_dm = copy_to;

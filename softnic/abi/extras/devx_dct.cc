@@ -12,11 +12,8 @@ namespace dctc = prm::dctc;
 
 constexpr uint32_t kActive = 0;
 
-class DevxDct : public NicObject, public mlx5dv_devx_obj {
- public:
-  explicit DevxDct(std::shared_ptr<Nic> device) : NicObject(ObjectKind::kDct, std::move(device)) {}
-  Refusal retire() override { return nic->destroy_dc_target(number); }
-
+struct DevxDct : NicObject<ObjectKind::kDct, &Nic::destroy_dc_target>, mlx5dv_devx_obj {
+  using NicObject::NicObject;
   DcTargetConfig config;
   uint32_t mtu = 0;
   uint32_t port = 1;
@@ -50,7 +47,7 @@ mlx5dv_devx_obj* create_dct(const Command& command) {
   require_lengths(command, prm::kCreateDctBytes, prm::kHeaderBytes);
   prm::Reader context = command.in.at(dctc::kContext);
   check_context(command.context.nic().device(), context);
-  auto dct = std::make_unique<DevxDct>(command.context.shared_nic());
+  auto dct = std::make_unique<DevxDct>(command.context);
   DcTargetConfig& config = dct->config;
   config.pd = context.get(dctc::kPd);
   config.shared_receive_queue = context.get(dctc::kSrqn);
@@ -69,7 +66,7 @@ mlx5dv_devx_obj* create_dct(const Command& command) {
   dct->shared_receive_queue =
       ObjectUse(required(command, ObjectKind::kSrq, config.shared_receive_queue));
   dct->number = require_ok(command.context.nic().create_dc_target(config));
-  return hand_out(command, std::move(dct));
+  return command.context.adopt(std::move(dct));
 }
 
 void query_dct(const Command& command, const Object& object) {

@@ -14,11 +14,8 @@ namespace rmpc = prm::rmpc;
 constexpr uint32_t kLogSegment = 4;
 static_assert(mlx5::kSegmentBytes == 1 << kLogSegment);
 
-class DevxRmp : public NicObject, public mlx5dv_devx_obj {
- public:
-  explicit DevxRmp(std::shared_ptr<Nic> device) : NicObject(ObjectKind::kSrq, std::move(device)) {}
-  Refusal retire() override { return nic->destroy_srq(number); }
-
+struct DevxRmp : NicObject<ObjectKind::kSrq, &Nic::destroy_srq>, mlx5dv_devx_obj {
+  using NicObject::NicObject;
   ObjectUse pd, buffer_umem, doorbell_umem;
 };
 
@@ -37,7 +34,7 @@ mlx5dv_devx_obj* create_rmp(const Command& command) {
   require_lengths(command, prm::kQueueCommandBytes, prm::kHeaderBytes);
   prm::Reader context = command.in.at(rmpc::kContext);
   check_context(context);
-  auto rmp = std::make_unique<DevxRmp>(command.context.shared_nic());
+  auto rmp = std::make_unique<DevxRmp>(command.context);
   SharedReceiveConfig config;
   config.pd = context.get(rmpc::kPd);
   config.log_entries = context.get(rmpc::kLogSize);
@@ -52,7 +49,7 @@ mlx5dv_devx_obj* create_rmp(const Command& command) {
   rmp->buffer_umem = ObjectUse(buffer);
   rmp->doorbell_umem = ObjectUse(doorbell);
   rmp->number = require_ok(command.context.nic().create_srq(config));
-  return hand_out(command, std::move(rmp));
+  return command.context.adopt(std::move(rmp));
 }
 
 }  // namespace peal::softnic::abi::devx

@@ -31,7 +31,7 @@ void describe_srq(ibv_srq* srq, mlx5dv_srq* out);
 
 /// A queue pair for ibv_wr_*, to be made by create_queue_pair(); `operations` are
 /// ibv_qp_create_send_ops_flags.
-std::unique_ptr<VerbsQueuePair> make_builder(std::shared_ptr<Nic> device, uint64_t operations);
+std::unique_ptr<VerbsQueuePair> make_builder(Context& context, uint64_t operations);
 
 ibv_qp* create_dc_target(ibv_pd* pd, ibv_qp_init_attr* init, uint64_t key);
 

@@ -8,10 +8,9 @@ namespace peal::softnic::abi {
 namespace {
 
 /// Exists at the NIC from RTR on, when qp_num becomes its DCTN.
-class DcTarget : public NicObject, public VerbsQp {
+class DcTarget : public Object, public VerbsQp {
  public:
-  explicit DcTarget(std::shared_ptr<Nic> device)
-      : NicObject(ObjectKind::kDctQp, std::move(device)) {}
+  explicit DcTarget(Context& of) : Object(ObjectKind::kDctQp, of) {}
   Refusal retire() override;
   Object& object() override { return *this; }
   void modify(const ibv_qp_attr& attr, int mask) override;
@@ -26,7 +25,7 @@ class DcTarget : public NicObject, public VerbsQp {
 
 Refusal DcTarget::retire() {
   if (dctn == 0) return {};
-  const Refusal refusal = nic->destroy_dc_target(dctn);
+  const Refusal refusal = nic().destroy_dc_target(dctn);
   if (refusal.refused()) return refusal;
   drop_completions(verbs_cq(qp_base.recv_cq), *this);
   Context::of(qp_base.context).set_pollable(dctn, nullptr);
@@ -36,13 +35,13 @@ Refusal DcTarget::retire() {
 // RESET -> INIT -> RTR, where the target comes to be. Nothing else.
 void DcTarget::modify(const ibv_qp_attr& attr, int mask) {
   if ((mask & IBV_QP_STATE) == 0) refuse(EINVAL);
-  check_identity(nic->device(), attr, mask);
+  check_identity(nic().device(), attr, mask);
   if (qp_base.state == IBV_QPS_RESET && attr.qp_state == IBV_QPS_INIT) {
     constexpr int kRequired = kInitRequired | IBV_QP_ACCESS_FLAGS;
     if ((mask & kRequired) != kRequired) refuse(EINVAL);
     config.access = attr.qp_access_flags & (kRemoteWrite | kRemoteRead | kRemoteAtomic);
     config.atomic_mode = (config.access & kRemoteAtomic) != 0 ? 3 : 0;
-    config.pkey = nic->device().pkey(attr.pkey_index);
+    config.pkey = nic().device().pkey(attr.pkey_index);
     attributes.qp_access_flags = config.access;
     attributes.pkey_index = attr.pkey_index;
     attributes.port_num = attr.port_num;
@@ -53,8 +52,8 @@ void DcTarget::modify(const ibv_qp_attr& attr, int mask) {
   constexpr int kRequired = IBV_QP_MIN_RNR_TIMER | IBV_QP_AV | IBV_QP_PATH_MTU;
   if ((mask & kRequired) != kRequired) refuse(EINVAL);
   config.min_rnr_timer = limited(attr.min_rnr_timer, 31);
-  config.network = nic->router().network_of(source_gid_of(*nic, attr.ah_attr));
-  dctn = require(nic->create_dc_target(config));
+  config.network = nic().router().network_of(source_gid_of(nic(), attr.ah_attr));
+  dctn = require(nic().create_dc_target(config));
   qp_base.qp_num = dctn;
   Context::of(qp_base.context).set_pollable(dctn, this);
   attributes.path_mtu = attr.path_mtu;
@@ -73,7 +72,7 @@ ibv_qp_attr DcTarget::query() {
 ibv_qp* create_dc_target(ibv_pd* pd, ibv_qp_init_attr* init, uint64_t key) {
   auto& domain = *static_cast<Pd*>(pd);
   Context& context = Context::of(pd->context);
-  auto dct = std::make_unique<DcTarget>(context.shared_nic());
+  auto dct = std::make_unique<DcTarget>(context);
   VerbsCq& cq = required_cq(pd, init->recv_cq);
   SharedReceives& srq = required_srq(pd, init->srq);
   dct->config.pd = domain.pdn;

@@ -18,7 +18,7 @@ namespace {
 class IteratedCq : public VerbsCq {
  public:
   /// With the fields that were asked for, ibv_create_cq_wc_flags.
-  IteratedCq(std::shared_ptr<Nic> device, uint64_t fields);
+  IteratedCq(Context& of, uint64_t fields);
 
   Completion current = {};  // between ibv_start_poll and ibv_end_poll
 };
@@ -77,11 +77,11 @@ ibv_cq_ex* create_cq_ex(ibv_context* handle, const ibv_cq_init_attr_ex& attr, ui
     request.domain = static_cast<Pd*>(attr.parent_domain);
     if (request.domain->kind != ObjectKind::kParentDomain) refuse(EINVAL);
   }
-  auto fresh = std::make_unique<IteratedCq>(Context::of(handle).shared_nic(), attr.wc_flags);
+  auto fresh = std::make_unique<IteratedCq>(Context::of(handle), attr.wc_flags);
   return create_completion_queue(handle, std::move(fresh), request);
 }
 
-IteratedCq::IteratedCq(std::shared_ptr<Nic> device, uint64_t fields) : VerbsCq(std::move(device)) {
+IteratedCq::IteratedCq(Context& of, uint64_t fields) : VerbsCq(of) {
   ibv_cq_ex::start_poll = abi::start_poll;
   ibv_cq_ex::next_poll = abi::next_poll;
   ibv_cq_ex::end_poll = abi::end_poll;

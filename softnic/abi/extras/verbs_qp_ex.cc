@@ -61,9 +61,9 @@ ibv_qp* create_extended(ibv_qp_init_attr_ex& attr) {
   const uint64_t known = service == Service::kReliable ? kOperations : kSends;
   if ((operations & ~known) != 0) refuse(EOPNOTSUPP);
   ibv_qp_init_attr init = plain(attr);
-  const std::shared_ptr<Nic>& nic = Context::of(attr.pd->context).shared_nic();
-  auto fresh =
-      operations == 0 ? std::make_unique<VerbsQueuePair>(nic) : make_builder(nic, operations);
+  Context& context = Context::of(attr.pd->context);
+  auto fresh = operations == 0 ? std::make_unique<VerbsQueuePair>(context)
+                               : make_builder(context, operations);
   VerbsQueuePair* qp = create_queue_pair(std::move(fresh), attr.pd, &init, service);
   attr.cap = init.cap;
   return &qp->qp_base;
@@ -94,7 +94,7 @@ ibv_qp* mlx5dv_create_qp(ibv_context* handle, ibv_qp_init_attr_ex* attr,
     if (kind.dc_type == MLX5DV_DCTYPE_DCT)
       return create_dc_target(attr->pd, &init, kind.dct_access_key);
     if (kind.dc_type != MLX5DV_DCTYPE_DCI) refuse(EINVAL);
-    auto fresh = std::make_unique<VerbsQueuePair>(Context::of(handle).shared_nic());
+    auto fresh = std::make_unique<VerbsQueuePair>(Context::of(handle));
     VerbsQueuePair* qp =
         create_queue_pair(std::move(fresh), attr->pd, &init, Service::kDcInitiator);
     attr->cap = init.cap;

@@ -79,7 +79,7 @@ int get_srq_num_slot(ibv_srq* srq, uint32_t* number) {
 // An engine on a GPU does not reach the entries, which are the host's.
 int post_shared_receive_slot(ibv_srq* handle, ibv_recv_wr* wr, ibv_recv_wr** bad) {
   auto& srq = *static_cast<VerbsSrq*>(handle);
-  if (srq.nic->on_gpu()) return refused(EOPNOTSUPP, wr, bad);
+  if (srq.nic().on_gpu()) return refused(EOPNOTSUPP, wr, bad);
   return post_list(srq.queue, wr, bad,
                    [&](const ibv_recv_wr& each) { return post_receive(srq.queue, each); });
 }
@@ -90,7 +90,7 @@ ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* init) {
   return answer_pointer([&]() -> ibv_srq* {
     auto& domain = *static_cast<Pd*>(pd);
     Context& context = Context::of(pd->context);
-    auto srq = std::make_unique<VerbsSrq>(context.shared_nic());
+    auto srq = std::make_unique<VerbsSrq>(context);
     place_queue(*srq, domain, init->attr);
     srq->domain = ObjectUse(domain);
     srq->number = srq->handle = require(context.nic().create_srq(srq->config));
@@ -108,7 +108,7 @@ int ibv_modify_srq(ibv_srq* handle, ibv_srq_attr* attr, int mask) {
   return answer_error([&] {
     if ((mask & ~int{IBV_SRQ_LIMIT}) != 0) refuse(EINVAL);
     auto& srq = *static_cast<VerbsSrq*>(handle);
-    if (mask != 0) require(srq.nic->arm_srq(srq.number, attr->srq_limit));
+    if (mask != 0) require(srq.nic().arm_srq(srq.number, attr->srq_limit));
   });
 }
 
@@ -117,7 +117,7 @@ int ibv_query_srq(ibv_srq* handle, ibv_srq_attr* attr) {
     auto& srq = *static_cast<VerbsSrq*>(handle);
     attr->max_wr = srq.max_wr();
     attr->max_sge = srq.queue.segments();
-    attr->srq_limit = srq.nic->srq_limit(srq.number);
+    attr->srq_limit = srq.nic().srq_limit(srq.number);
   });
 }
 

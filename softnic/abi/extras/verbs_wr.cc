@@ -30,7 +30,7 @@ struct BuiltRequest {
 
 class Builder : public VerbsQueuePair {
  public:
-  Builder(std::shared_ptr<Nic> device, uint64_t operations);
+  Builder(Context& of, uint64_t operations);
 
   const uint64_t send_operations;
   BuiltRequest building;  // under the lock of `sent`
@@ -174,8 +174,8 @@ void wr_unsupported(ibv_qp_ex* handle, Arguments...) {
   keep(builder_of(handle), EOPNOTSUPP);
 }
 
-Builder::Builder(std::shared_ptr<Nic> device, uint64_t operations)
-    : VerbsQueuePair(std::move(device)), send_operations(operations) {
+Builder::Builder(Context& of, uint64_t operations)
+    : VerbsQueuePair(of), send_operations(operations) {
   ibv_qp_ex::wr_start = abi::wr_start;
   ibv_qp_ex::wr_complete = abi::wr_complete;
   ibv_qp_ex::wr_abort = abi::wr_abort;
@@ -211,8 +211,8 @@ Builder::Builder(std::shared_ptr<Nic> device, uint64_t operations)
 
 }  // namespace
 
-std::unique_ptr<VerbsQueuePair> make_builder(std::shared_ptr<Nic> device, uint64_t operations) {
-  return std::make_unique<Builder>(std::move(device), operations);
+std::unique_ptr<VerbsQueuePair> make_builder(Context& context, uint64_t operations) {
+  return std::make_unique<Builder>(context, operations);
 }
 
 extern "C" ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* handle) {
