@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ibv_ah_attr to AddressPath and back; see address.h.
-#include "softnic/abi/core/address.h"
-
+// Address attributes of verbs, ibv_ah_attr, and the NIC's paths.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 #include "device/base/endian.h"
-#include "softnic/abi/core/guard.h"
+#include "softnic/abi/core/verbs_queues.h"
 #include "softnic/wire/route.h"
 
 namespace peal::softnic::abi {

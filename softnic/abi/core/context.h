@@ -171,6 +171,10 @@ int destroy_handle(Handle* handle) {
 /// Throws EINVAL unless the device has that port.
 void require_port(Context& context, uint32_t port);
 
+/// Nanoseconds since 1970 at that tick of the device's clock. Time stamps of completions count its
+/// ticks: nanoseconds of CLOCK_MONOTONIC.
+uint64_t wall_clock_of(uint64_t tick);
+
 /// A descriptor that is readable while one of two is.
 Fd watch_both(int first, int second);
 
@@ -179,6 +183,10 @@ void require_devx(Context& context);
 
 /// Takes events off the NIC and hands each to the context that owns its object.
 void route_events(Nic& nic);
+
+/// Queues the cookie of everyone who subscribed to that event of the object, by the firmware's
+/// number.
+void tell_subscribers(Object& object, uint16_t event);
 
 /// Destroys `object`, once its `events` are acknowledged, and what waits to be told of it under the
 /// handle `named`: the next object of that number hears nothing of this one. Answers an errno:

@@ -1,14 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// mlx5dv_devx_create_event_channel and what goes with it. Events come without the firmware's event
-// queue entry (OMIT_EV_DATA), and of objects only.
-#include "softnic/abi/core/devx_events.h"
-
+// Event channels of DEVX: who made an object by DEVX hears of its events by a word of its own.
+//
+//   subscribe: object -> {channel's queue, event, cookie}
+//   NIC event -> route_events -> tell_subscribers -> queue, descriptor readable -> get_event:
+//   cookie
+//
+// Events come without the firmware's event queue entry (OMIT_EV_DATA), and of objects only.
 #include "softnic/abi/core/devx.h"
 #include "softnic/abi/core/verbs_queues.h"
 
 namespace peal::softnic::abi {
 namespace {
+
+class EventChannel : public Object, public mlx5dv_devx_event_channel {
+ public:
+  explicit EventChannel(Context& of)
+      : Object(ObjectKind::kEventChannel, of),
+        mlx5dv_devx_event_channel{},
+        cookies(std::make_shared<WakingQueue<uint64_t>>(EFD_NONBLOCK)),
+        descriptor(watch_both(cookies->fd(), nic().event_fd())) {
+    fd = descriptor.get();
+  }
+
+  const std::shared_ptr<WakingQueue<uint64_t>> cookies;
+  const Fd descriptor;  // epoll: of `cookies`, and of the NIC's events that nobody routed yet
+};
 
 /// Events that the kernel knows for queue pairs and for completion queues.
 bool is_known(ObjectKind kind, uint16_t event) {
@@ -22,19 +39,11 @@ bool is_known(ObjectKind kind, uint16_t event) {
 
 }  // namespace
 
-EventChannel::EventChannel(Context& of)
-    : Object(ObjectKind::kEventChannel, of),
-      mlx5dv_devx_event_channel{},
-      cookies(std::make_shared<CookieQueue>()) {
-  descriptor = watch_both(cookies->fd(), nic().event_fd());
-  fd = descriptor.get();
-}
-
 void tell_subscribers(Object& object, uint16_t event) {
   auto* const made = dynamic_cast<mlx5dv_devx_obj*>(&object);
   if (made == nullptr) return;
   for (const mlx5dv_devx_obj::Subscription& one : made->subscriptions) {
-    const std::shared_ptr<CookieQueue> queue = one.queue.lock();
+    const auto queue = one.queue.lock();
     if (queue != nullptr && one.event == event) queue->push(one.cookie);
   }
 }

@@ -8,7 +8,6 @@
 // Objects made by DEVX have no verbs handle to name: their events go to the DEVX event channels
 // that subscribed to them, and nowhere else.
 #include "softnic/abi/core/acknowledged.h"
-#include "softnic/abi/core/devx_events.h"
 #include "softnic/abi/core/table.h"
 #include "softnic/abi/core/verbs_queues.h"
 

@@ -269,18 +269,6 @@ std::unique_ptr<Uar> make_uar(Context& context) {
   return uar;
 }
 
-Buffer allocate_queue(Pd& pd, size_t bytes, uint64_t resource_type) {
-  const ibv_parent_domain_init_attr attributes = pd.attributes;
-  if (attributes.alloc == nullptr) return default_queue_memory(bytes, resource_type);
-  void* memory = attributes.alloc(&pd, attributes.pd_context, bytes, kPageBytes, resource_type);
-  if (memory == IBV_ALLOCATOR_USE_DEFAULT) return default_queue_memory(bytes, resource_type);
-  if (memory == nullptr) refuse(ENOMEM);
-  std::memset(memory, 0, bytes);
-  return Buffer(static_cast<std::byte*>(memory), [&pd, attributes, resource_type](std::byte* p) {
-    attributes.free(&pd, attributes.pd_context, p, resource_type);
-  });
-}
-
 ibv_pd* alloc_parent_domain_slot(ibv_context* handle, ibv_parent_domain_init_attr* attr) {
   return answer_pointer([&]() -> ibv_pd* {
     constexpr uint32_t kAllocators = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS;

@@ -14,15 +14,11 @@
 
 #include "softnic/abi/core/context.h"
 
-namespace peal::softnic::abi {
-struct CookieQueue;
-}
-
 // The public header leaves this type to the library: what a DEVX object handle points at.
 struct mlx5dv_devx_obj {
-  /// Who wants to hear of an event; see devx_events.h.
+  /// Who wants to hear of an event; see devx_events.cc.
   struct Subscription {
-    std::weak_ptr<peal::softnic::abi::CookieQueue> queue;
+    std::weak_ptr<peal::softnic::abi::WakingQueue<uint64_t>> queue;  // may outlive its channel
     uint16_t event;
     uint64_t cookie;
   };
@@ -86,12 +82,10 @@ std::unique_ptr<MemoryRegion> make_region(ibv_pd* pd, Key key);
 /// A UAR page attached to the NIC, not yet in the context's table.
 std::unique_ptr<Uar> make_uar(Context& context);
 
-/// Memory for a queue of that kind (MLX5DV_RES_TYPE_*): huge pages where libmlx5's variables want
+/// Memory for a queue of that kind (MLX5DV_RES_TYPE_*) of `pd`, which may be null: a parent
+/// domain's allocator is asked first, then huge pages are taken where libmlx5's variables want
 /// them. Throws ENOMEM when they want nothing else and there are none.
-Buffer default_queue_memory(size_t bytes, uint64_t resource_type);
-
-/// Memory for a queue of `pd`: a parent domain's allocator is asked first.
-Buffer allocate_queue(Pd& pd, size_t bytes, uint64_t resource_type);
+Buffer allocate_queue(Pd* pd, size_t bytes, uint64_t resource_type);
 
 /// Throws EFAULT, or what Nic::admit throws, unless the NIC can use the range. True when it is a
 /// GPU's.

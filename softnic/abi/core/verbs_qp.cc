@@ -62,7 +62,7 @@ void place_queues(VerbsQueuePair& qp, Pd& pd, ibv_qp_cap* cap, bool receives) {
   }
   uint64_t sq_bytes = uint64_t{blocks} * mlx5::kWqebbBytes;
   qp.memory =
-      allocate_queue(pd, rq_bytes + sq_bytes + sizeof(mlx5::DoorbellRecord), MLX5DV_RES_TYPE_QP);
+      allocate_queue(&pd, rq_bytes + sq_bytes + sizeof(mlx5::DoorbellRecord), MLX5DV_RES_TYPE_QP);
   std::byte* memory = qp.memory.get();
   config.receive_buffer = rq_bytes != 0 ? memory : nullptr;
   config.send_buffer = memory + rq_bytes;

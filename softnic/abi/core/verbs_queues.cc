@@ -1,15 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Completion queues, address handles.
+// Completion queues, address handles; the memory of all queues that verbs calls create.
 #include "softnic/abi/core/verbs_queues.h"
+
+#include <sys/mman.h>
 
 #include <bit>
 #include <cstdlib>
+#include <string_view>
 
 #include "device/mlx5/layout.h"
-#include "softnic/abi/core/address.h"
 
 namespace peal::softnic::abi {
+namespace {
+
+const char* variable_of(uint64_t resource_type) {
+  switch (resource_type) {
+    case MLX5DV_RES_TYPE_QP:
+      return "MLX_QP_ALLOC_TYPE";
+    case MLX5DV_RES_TYPE_SRQ:
+      return "MLX_SRQ_ALLOC_TYPE";
+    default:
+      return "MLX_CQ_ALLOC_TYPE";
+  }
+}
+
+Buffer huge_pages(size_t bytes) {
+  constexpr int kHuge2Mib = 21 << 26;  // MAP_HUGE_2MB, which older C libraries lack
+  constexpr size_t kPage = size_t{2} << 20;
+  const size_t whole = (bytes + kPage - 1) / kPage * kPage;
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | kHuge2Mib;
+  void* memory = mmap(nullptr, whole, PROT_READ | PROT_WRITE, kFlags, -1, 0);
+  if (memory == MAP_FAILED) return {};
+  return Buffer(static_cast<std::byte*>(memory), [whole](std::byte* p) { munmap(p, whole); });
+}
+
+/// From where libmlx5's variable says. HUGE wants huge pages, PREFER_HUGE takes others where there
+/// are none; anything else is for libmlx5 to tell apart. Throws ENOMEM.
+Buffer default_queue_memory(size_t bytes, uint64_t resource_type) {
+  const char* const set = std::getenv(variable_of(resource_type));
+  const std::string_view from = set == nullptr ? "" : set;
+  const bool only = from == "HUGE";
+  Buffer huge = only || from == "PREFER_HUGE" ? huge_pages(bytes) : Buffer();
+  if (only && huge == nullptr) refuse(ENOMEM);
+  return huge != nullptr ? std::move(huge) : allocate_buffer(bytes);
+}
+
+}  // namespace
+
+Buffer allocate_queue(Pd* pd, size_t bytes, uint64_t resource_type) {
+  constexpr size_t kAlignment = 4096;
+  const auto attributes = pd == nullptr ? ibv_parent_domain_init_attr{} : pd->attributes;
+  if (attributes.alloc == nullptr) return default_queue_memory(bytes, resource_type);
+  void* memory = attributes.alloc(pd, attributes.pd_context, bytes, kAlignment, resource_type);
+  if (memory == IBV_ALLOCATOR_USE_DEFAULT) return default_queue_memory(bytes, resource_type);
+  if (memory == nullptr) refuse(ENOMEM);
+  std::memset(memory, 0, bytes);
+  return Buffer(static_cast<std::byte*>(memory), [pd, attributes, resource_type](std::byte* p) {
+    attributes.free(pd, attributes.pd_context, p, resource_type);
+  });
+}
 
 VerbsCq::VerbsCq(Context& of)
     : CompletionQueue(of), ibv_cq_ex{}, Reporter(mutex, cond, async_events_completed) {}
@@ -43,9 +93,7 @@ void make_cq(VerbsCq& cq, Context& context, const CqRequest& request) {
   size_t bytes = count * stride;
   const size_t needed = bytes + sizeof(mlx5::DoorbellRecord);
   if (request.domain != nullptr) cq.domain = ObjectUse(*request.domain);
-  cq.memory = request.domain == nullptr
-                  ? default_queue_memory(needed, MLX5DV_RES_TYPE_CQ)
-                  : allocate_queue(*request.domain, needed, MLX5DV_RES_TYPE_CQ);
+  cq.memory = allocate_queue(request.domain, needed, MLX5DV_RES_TYPE_CQ);
   // An entry of 128 bytes ends with the 64 that have the owner bit, and begins with as many.
   auto* entry = reinterpret_cast<mlx5::Cqe*>(cq.memory.get());
   constexpr uint32_t kInvalid = uint32_t{static_cast<uint8_t>(mlx5::CqeOpcode::kInvalid)} << 4;

@@ -180,6 +180,14 @@ void check_identity(const PresentedDevice& device, const ibv_qp_attr& attr, int 
 uint8_t source_gid_of(const Nic& nic, const ibv_ah_attr& address);
 uint8_t limited(uint8_t value, uint8_t limit);
 
+/// The path that the attributes describe. On Ethernet the peer's hardware address is looked up, as
+/// the kernel does it: ETIMEDOUT when nobody has the GID. Throws EINVAL for what no NIC takes.
+AddressPath path_of(const Nic& nic, const ibv_ah_attr& attr);
+/// The attributes that describe the path.
+ibv_ah_attr address_of(const AddressPath& path, bool ethernet);
+/// As the NIC reads it in a WQE.
+mlx5_wqe_av address_vector(const AddressPath& path, bool ethernet, const ibv_ah_attr& attr);
+
 class AddressHandle : public Object, public ibv_ah {
  public:
   explicit AddressHandle(Context& of) : Object(ObjectKind::kAh, of), ibv_ah{} {}

@@ -9,7 +9,6 @@
 
 #include <cerrno>
 
-#include "softnic/abi/core/clock.h"
 #include "softnic/abi/extras/extras.h"
 
 namespace peal::softnic::abi {
