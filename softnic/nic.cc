@@ -7,25 +7,18 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <stdexcept>
 #include <system_error>
 
 #include "base/files.h"
-#include "softnic/control/commands.h"
 #include "softnic/control/control.h"
 #include "softnic/driver.h"
 #include "softnic/engine/placement.h"
 #include "softnic/gpu/client.h"
-#include "softnic/presentation/settings.h"
-#include "softnic/wire/fabric.h"
-#include "softnic/wire/route.h"
 #include "softnic/wire/wire.h"
 
 namespace peal::softnic {
-
-namespace {
 
 /// The engine as a thread of this process, talking to others through shared memory.
 struct CpuEngine {
@@ -60,109 +53,70 @@ struct CpuEngine {
   EngineThread driver;  // last: its thread uses all of the above
 };
 
-}  // namespace
-
-struct Nic::State {
-  explicit State(const PresentedDevice& as);
-  /// By the engine in charge.
-  Outcome run(const Command& command) const {
-    return gpu != nullptr ? gpu->run(command) : cpu->control.run(command);
-  }
-  int event_fd() const { return gpu != nullptr ? gpu->event_fd() : cpu->control.event_fd(); }
-
-  bool admit(const void* address);
-  void decide(const void* address);
-  void move_to_gpu(const void* address);
-  gpu::Hello introduction(const void* address) const;
-  void watch_events();
-  Refusal set_faults(const FaultPlan& plan) const;
-
-  /// Makes a queue pair, if the device has one left.
-  Created counted(const Command& make) {
-    if (queue_pairs.fetch_add(1) >= device.max_qp) {
-      queue_pairs.fetch_sub(1);
-      return {0, {CommandStatus::kNoResources, "no queue pair left: max_qp of the presentation"}};
-    }
-    const Created created = run(make);
-    if (created.refusal.refused()) queue_pairs.fetch_sub(1);
-    return created;
-  }
-  Refusal released(const Command& destroy) {
-    const Refusal refusal = run(destroy).refusal;
-    if (!refusal.refused()) queue_pairs.fetch_sub(1);
-    return refusal;
-  }
-
-  Settings settings;
-  PresentedDevice device;
-  Fabric fabric;
-  std::vector<Gid> gids;
-  Router router;
-  std::unique_ptr<gpu::Exporter> exporter = gpu::make_cuda_exporter();
-  std::unique_ptr<CpuEngine> cpu;  // until the GPU takes over
-  std::unique_ptr<gpu::Client> gpu;
-  int home = 0;  // GPU of the memory that decided for one, which may be gone since
-  bool decided = false;
-  std::atomic<uint32_t> queue_pairs = 0;
-  Fd events;  // epoll: readable while the engine in charge has events
-};
-
-Nic::State::State(const PresentedDevice& as)
-    : settings(Settings::from_environment()),
-      device(as),
-      fabric(settings),
-      gids(gid_table(device, fabric.lid(), fabric.guid())),
-      router(fabric, device, gids),
-      cpu(std::make_unique<CpuEngine>(fabric, router, settings, device)),
-      events(epoll_create1(EPOLL_CLOEXEC)) {
-  if (!events) throw std::system_error(errno, std::generic_category(), "softnic: epoll");
+Nic::Nic(const PresentedDevice& device)
+    : settings_(Settings::from_environment()),
+      device_(device),
+      fabric_(settings_),
+      gids_(gid_table(device_, fabric_.lid(), fabric_.guid())),
+      router_(fabric_, device_, gids_),
+      exporter_(gpu::make_cuda_exporter()),
+      cpu_(std::make_unique<CpuEngine>(fabric_, router_, settings_, device_)),
+      events_(epoll_create1(EPOLL_CLOEXEC)) {
+  if (!events_) throw std::system_error(errno, std::generic_category(), "softnic: epoll");
   watch_events();
-  fabric.announce({.ethernet = device.ethernet,
-                   .active = device.active(),
-                   .subnet = device.subnet,
-                   .gids = gids});
-  if (settings.faults) cpu->control.set_faults(*settings.faults);
+  fabric_.announce({.ethernet = device_.ethernet,
+                    .active = device_.active(),
+                    .subnet = device_.subnet,
+                    .gids = gids_});
+  if (settings_.faults) cpu_->control.set_faults(*settings_.faults);
+}
+Nic::~Nic() = default;
+
+Outcome Nic::run(const Command& command) const {
+  return on_gpu() ? gpu_->run(command) : cpu_->control.run(command);
 }
 
-void Nic::State::watch_events() {
-  const int fd = event_fd();
+Created Nic::counted(const Command& make) {
+  if (queue_pairs_.fetch_add(1) >= device_.max_qp) {
+    queue_pairs_.fetch_sub(1);
+    return {0, {CommandStatus::kNoResources, "no queue pair left: max_qp of the presentation"}};
+  }
+  const Created created = run(make);
+  if (created.refusal.refused()) queue_pairs_.fetch_sub(1);
+  return created;
+}
+
+Refusal Nic::released(const Command& destroy) {
+  const Refusal refusal = run(destroy).refusal;
+  if (!refusal.refused()) queue_pairs_.fetch_sub(1);
+  return refusal;
+}
+
+void Nic::watch_events() {
+  const int fd = on_gpu() ? gpu_->event_fd() : cpu_->control.event_fd();
   epoll_event event = {};
   event.events = EPOLLIN;
-  if (epoll_ctl(events.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+  if (epoll_ctl(events_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
     throw std::system_error(errno, std::generic_category(), "softnic: epoll_ctl");
   }
 }
 
-bool Nic::State::admit(const void* address) {
-  const bool on_gpu = exporter->owns(address);
-  if (!decided) decide(address);
-  decided = true;
-  if (gpu == nullptr) {
-    if (!on_gpu) return false;
+bool Nic::admit(const void* address) {
+  const bool of_gpu = exporter_->owns(address);
+  const bool wanted =
+      settings_.engine == EngineChoice::kGpu || (settings_.engine == EngineChoice::kAuto && of_gpu);
+  if (!decided_ && wanted) move_to_gpu(address);
+  decided_ = true;
+  if (!on_gpu()) {
+    if (!of_gpu) return false;
     throw std::runtime_error(
         "GPU memory, and this NIC runs on the CPU (PEAL_SOFTNIC_ENGINE=cpu, "
         "or its first memory was not a GPU's)");
   }
-  if (on_gpu) return true;
+  if (of_gpu) return true;
   throw std::runtime_error(
       "memory of the host, and this NIC runs on a GPU, which reaches GPU "
       "memory only");
-}
-
-void Nic::State::decide(const void* address) {
-  const bool wanted = settings.engine == EngineChoice::kGpu ||
-                      (settings.engine == EngineChoice::kAuto && exporter->owns(address));
-  if (wanted) move_to_gpu(address);
-}
-
-gpu::Hello Nic::State::introduction(const void* address) const {
-  gpu::Hello hello;
-  hello.lid = fabric.lid();
-  hello.epoch = static_cast<uint32_t>(fabric.generation());
-  hello.timing = settings.timing;
-  hello.insists = settings.gpu.has_value();
-  hello.gpu = settings.gpu ? exporter->gpu_at(*settings.gpu) : exporter->gpu_for_nic(address);
-  return hello;
 }
 
 namespace {
@@ -192,39 +146,44 @@ void claim_numbers(gpu::Client& client, const Table<T>& table, const Make& make)
 }  // namespace
 
 /// Only what is a number moves: protection domains, UAR pages, completion queues of verbs calls.
-void Nic::State::move_to_gpu(const void* address) {
-  if (cpu->control.has_queues()) {
+void Nic::move_to_gpu(const void* address) {
+  if (cpu_->control.has_queues()) {
     throw std::runtime_error(
         "memory of a GPU, and this NIC has queues in the host's: register the GPU's memory "
         "first, or set PEAL_SOFTNIC_ENGINE=cpu");
   }
   const std::string program =
-      settings.engine_program.empty() ? program_beside_library() : settings.engine_program;
+      settings_.engine_program.empty() ? program_beside_library() : settings_.engine_program;
+  const gpu::Hello hello = {
+      .lid = fabric_.lid(),
+      .epoch = static_cast<uint32_t>(fabric_.generation()),
+      .timing = settings_.timing,
+      .insists = settings_.gpu.has_value(),
+      .gpu = settings_.gpu ? exporter_->gpu_at(*settings_.gpu) : exporter_->gpu_for_nic(address)};
   auto client = std::make_unique<gpu::Client>(
-      gpu::Client::Place{.directory = fabric.directory(), .program = program},
-      introduction(address), *exporter);
-  if (exporter->takes_turns(address, client->gpu())) {
+      gpu::Client::Place{.directory = fabric_.directory(), .program = program}, hello, *exporter_);
+  if (exporter_->takes_turns(address, client->gpu())) {
     std::fprintf(stderr,
                  "softnic: the NIC's kernel takes turns with yours on one GPU, so completions take "
                  "milliseconds: run MPS (nvidia-cuda-mps-control -d), or name another GPU in "
                  "PEAL_SOFTNIC_GPU\n");
   }
   static std::byte page;
-  claim_numbers(*client, cpu->control.pds(), AllocatePd{});
-  claim_numbers(*client, cpu->tables.pages, AttachUar{&page});
-  claim_numbers(*client, cpu->tables.cqs, CreateCq{});
-  gpu = std::move(client);
-  home = exporter->number_of(address);
-  cpu.reset();
-  if (settings.faults) {
-    const Refusal refusal = set_faults(*settings.faults);
+  claim_numbers(*client, cpu_->control.pds(), AllocatePd{});
+  claim_numbers(*client, cpu_->tables.pages, AttachUar{&page});
+  claim_numbers(*client, cpu_->tables.cqs, CreateCq{});
+  gpu_ = std::move(client);
+  home_ = exporter_->number_of(address);
+  cpu_.reset();
+  if (settings_.faults) {
+    const Refusal refusal = set_faults(*settings_.faults);
     if (refusal.refused())
       throw std::runtime_error("PEAL_SOFTNIC_FAULTS: " + std::string(refusal.reason));
   }
   watch_events();
 }
 
-Refusal Nic::State::set_faults(const FaultPlan& plan) const {
+Refusal Nic::set_faults(const FaultPlan& plan) {
   FaultRules part = {.seed = plan.seed, .total = plan.count, .first = 0, .rule = {}};
   Refusal refusal;
   do {
@@ -236,94 +195,62 @@ Refusal Nic::State::set_faults(const FaultPlan& plan) const {
   return refusal;
 }
 
-std::shared_ptr<Nic> Nic::open(const PresentedDevice& device) {
-  return std::shared_ptr<Nic>(new Nic(device));
-}
-
-Nic::Nic(const PresentedDevice& device) : state_(std::make_unique<State>(device)) {}
-Nic::~Nic() = default;
-
 namespace {
 
 Refusal only_on_cpu(const char* what) { return {CommandStatus::kBadOperation, what}; }
 
 }  // namespace
 
-uint16_t Nic::lid() const { return state_->fabric.lid(); }
-uint64_t Nic::guid() const { return state_->fabric.guid(); }
-uint64_t Nic::fabric() const { return state_->fabric.identity(); }
-const std::string& Nic::directory() const { return state_->fabric.directory(); }
-std::string Nic::trouble() const { return state_->fabric.trouble(); }
-const PresentedDevice& Nic::device() const { return state_->device; }
-const std::vector<Gid>& Nic::gids() const { return state_->gids; }
-const Router& Nic::router() const { return state_->router; }
-
-Outcome Nic::run(const Command& command) const { return state_->run(command); }
-
-bool Nic::admit(const void* address) { return state_->admit(address); }
-
-bool Nic::is_gpu_memory(const void* address) const { return state_->exporter->owns(address); }
-
-bool Nic::on_gpu() const { return state_->gpu != nullptr; }
+bool Nic::is_gpu_memory(const void* address) const { return exporter_->owns(address); }
 
 std::shared_ptr<std::byte> Nic::gpu_page(size_t bytes) const {
-  return on_gpu() ? state_->exporter->allocate(bytes, state_->home) : nullptr;
+  return on_gpu() ? exporter_->allocate(bytes, home_) : nullptr;
 }
 
 Created Nic::register_memory(const Key& config) {
   const Created created = run(RegisterMemory{config});
   if (!created.refusal.refused() && !on_gpu()) {
-    state_->cpu->share(SharedRegion::of(created.number, config.memory, config.bytes));
+    cpu_->share(SharedRegion::of(created.number, config.memory, config.bytes));
   }
   return created;
 }
 Refusal Nic::change_memory(uint32_t key, const Key& config) {
   if (on_gpu()) return only_on_cpu("an engine on a GPU changes no memory keys");
-  const Refusal refusal = state_->cpu->control.change_memory(key, config);
+  const Refusal refusal = cpu_->control.change_memory(key, config);
   if (!refusal.refused()) {
-    state_->cpu->take_back(key);
-    state_->cpu->share(SharedRegion::of(key, config.memory, config.bytes));
+    cpu_->take_back(key);
+    cpu_->share(SharedRegion::of(key, config.memory, config.bytes));
   }
   return refusal;
 }
 Refusal Nic::deregister_memory(uint32_t key) {
   const Refusal refusal = run(DeregisterMemory{key});
-  if (!refusal.refused() && !on_gpu()) state_->cpu->take_back(key);
+  if (!refusal.refused() && !on_gpu()) cpu_->take_back(key);
   return refusal;
 }
 
 Refusal Nic::arm_cq(uint32_t cqn, uint32_t consumed, bool solicited_only,
                     CompletionListener& listener) {
   if (on_gpu()) return only_on_cpu("an engine on a GPU raises no completion events");
-  return state_->cpu->control.arm_cq(cqn, consumed, solicited_only, listener);
+  return cpu_->control.arm_cq(cqn, consumed, solicited_only, listener);
 }
 
 Refusal Nic::arm_srq(uint32_t srqn, uint32_t limit) {
   if (on_gpu()) return only_on_cpu("an engine on a GPU takes nothing from shared receive queues");
-  return state_->cpu->control.arm_srq(srqn, limit);
+  return cpu_->control.arm_srq(srqn, limit);
 }
 uint32_t Nic::srq_limit(uint32_t srqn) const {
-  return on_gpu() ? 0 : state_->cpu->control.srq_limit(srqn);
+  return on_gpu() ? 0 : cpu_->control.srq_limit(srqn);
 }
 
-Created Nic::create_qp(const QueuePairConfig& config) { return state_->counted(CreateQp{config}); }
 Refusal Nic::query_qp(uint32_t qpn, QueuePairAttributes* answer) const {
   const Outcome outcome = run(QueryQp{qpn});
   *answer = outcome.attributes;
   return outcome.refusal;
 }
-Refusal Nic::destroy_qp(uint32_t qpn) { return state_->released(DestroyQp{qpn}); }
-
-Created Nic::create_dc_target(const DcTargetConfig& config) {
-  return state_->counted(CreateDcTarget{config});
-}
-Refusal Nic::destroy_dc_target(uint32_t dctn) { return state_->released(DestroyDcTarget{dctn}); }
 
 bool Nic::next_event(AsyncEvent* event) {
-  return on_gpu() ? state_->gpu->next_event(event) : state_->cpu->control.next_event(event);
+  return on_gpu() ? gpu_->next_event(event) : cpu_->control.next_event(event);
 }
-int Nic::event_fd() const { return state_->events.get(); }
-bool Nic::port_up() const { return run(QueryPort{}).number != 0; }
-Refusal Nic::set_faults(const FaultPlan& plan) { return state_->set_faults(plan); }
 
 }  // namespace peal::softnic

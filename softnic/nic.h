@@ -11,46 +11,57 @@
 // syndrome.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "softnic/control/commands.h"
 #include "softnic/engine/fault_plan.h"
-#include "softnic/presentation/present.h"
+#include "softnic/presentation/settings.h"
+#include "softnic/wire/fabric.h"
+#include "softnic/wire/route.h"
 
 namespace peal::softnic {
 
-class Router;
+struct CpuEngine;
+namespace gpu {
+class Client;
+class Exporter;
+}  // namespace gpu
 
 /// A device's NIC. Opened by the device's first context, closed with the last.
 class Nic {
  public:
   /// Joins the fabric as `device`, starts the engine thread. Throws std::system_error naming file
   /// and cause.
-  static std::shared_ptr<Nic> open(const PresentedDevice& device = {});
+  static std::shared_ptr<Nic> open(const PresentedDevice& device = {}) {
+    return std::make_shared<Nic>(device);
+  }
+  explicit Nic(const PresentedDevice& device);
   ~Nic();
   Nic(const Nic&) = delete;
   Nic& operator=(const Nic&) = delete;
 
   /// Unicast LID of this NIC on its fabric, 1..0xbfff; unique among the live processes of one host
   /// and user.
-  uint16_t lid() const;
+  uint16_t lid() const { return fabric_.lid(); }
   /// GUID from which the port GID is built; unique with the LID.
-  uint64_t guid() const;
+  uint64_t guid() const { return fabric_.guid(); }
 
   /// Which fabric that is, where its files lie, and what the last trouble there was ("": none): see
   /// Fabric.
-  uint64_t fabric() const;
-  const std::string& directory() const;
-  std::string trouble() const;
+  uint64_t fabric() const { return fabric_.identity(); }
+  const std::string& directory() const { return fabric_.directory(); }
+  std::string trouble() const { return fabric_.trouble(); }
 
   /// What it presents itself as, and what follows from that and the LID: its GID table.
-  const PresentedDevice& device() const;
-  const std::vector<Gid>& gids() const;
+  const PresentedDevice& device() const { return device_; }
+  const std::vector<Gid>& gids() const { return gids_; }
   /// The ways from here.
-  const Router& router() const;
+  const Router& router() const { return router_; }
 
   Created allocate_pd() { return run(AllocatePd{}); }
   /// Refused (busy) while keys or queues use it.
@@ -68,7 +79,7 @@ class Nic {
   bool is_gpu_memory(const void* address) const;
 
   /// Which engine runs: the CPU's until admit() has decided.
-  bool on_gpu() const;
+  bool on_gpu() const { return gpu_ != nullptr; }
 
   /// Memory for a UAR page of an engine on a GPU: on the GPU that is current in the calling thread,
   /// whose kernels need not go over the bus to ring and may reach no other one; on that of the
@@ -106,17 +117,18 @@ class Nic {
   uint32_t srq_limit(uint32_t srqn) const;  // 0 when it is not armed
 
   /// Refused (no resources) beyond the device's max_qp; DC targets count too.
-  Created create_qp(const QueuePairConfig& config);
+  Created create_qp(const QueuePairConfig& config) { return counted(CreateQp{config}); }
   /// One of RST2INIT .. 2RST: `to.state` names the target; illegal transitions are refused with
   /// kBadQpState.
   Refusal modify_qp(uint32_t qpn, QpState from, const QueuePairAttributes& to) {
     return run(ModifyQp{qpn, from, to});
   }
   Refusal query_qp(uint32_t qpn, QueuePairAttributes* answer) const;
-  Refusal destroy_qp(uint32_t qpn);
+  Refusal destroy_qp(uint32_t qpn) { return released(DestroyQp{qpn}); }
 
-  Created create_dc_target(const DcTargetConfig& config);  // answers the DCTN
-  Refusal destroy_dc_target(uint32_t dctn);
+  /// Answers the DCTN.
+  Created create_dc_target(const DcTargetConfig& config) { return counted(CreateDcTarget{config}); }
+  Refusal destroy_dc_target(uint32_t dctn) { return released(DestroyDcTarget{dctn}); }
 
   /// A UAR page. `page` (4 KiB) is plain memory the caller owns, the host's or gpu_page(). An
   /// engine on the CPU takes doorbells from its registers, which are 0 again then
@@ -126,7 +138,7 @@ class Nic {
 
   /// Next async event, or false. event_fd() is readable while one waits.
   bool next_event(AsyncEvent* event);
-  int event_fd() const;
+  int event_fd() const { return events_.get(); }
 
   /// Misuse counted so far, of all queues of this NIC.
   Violations violations() const { return run(QueryViolations{}).violations; }
@@ -136,15 +148,30 @@ class Nic {
   /// once.
   Refusal set_faults(const FaultPlan& plan);
   /// False while a fault has the port down.
-  bool port_up() const;
+  bool port_up() const { return run(QueryPort{}).number != 0; }
 
  private:
-  explicit Nic(const PresentedDevice& device);
   /// By the engine in charge.
   Outcome run(const Command& command) const;
+  /// Makes a queue pair, if the device has one left.
+  Created counted(const Command& make);
+  Refusal released(const Command& destroy);
 
-  struct State;
-  std::unique_ptr<State> state_;
+  void move_to_gpu(const void* address);
+  void watch_events();
+
+  Settings settings_;
+  PresentedDevice device_;
+  Fabric fabric_;
+  std::vector<Gid> gids_;
+  Router router_;
+  std::unique_ptr<gpu::Exporter> exporter_;
+  std::unique_ptr<CpuEngine> cpu_;  // until the GPU takes over
+  std::unique_ptr<gpu::Client> gpu_;
+  int home_ = 0;  // GPU of the memory that decided for one, which may be gone since
+  bool decided_ = false;
+  std::atomic<uint32_t> queue_pairs_ = 0;
+  Fd events_;  // epoll: readable while the engine in charge has events
 };
 
 }  // namespace peal::softnic

@@ -7,7 +7,6 @@
 
 #include "device/base/endian.h"
 #include "softnic/abi/core/verbs_queues.h"
-#include "softnic/wire/route.h"
 
 namespace peal::softnic::abi {
 namespace {

@@ -5,7 +5,6 @@
 //   wq umem at wq_umem_offset:  receive queue (when there is one) | send queue
 #include "softnic/abi/core/devx.h"
 #include "softnic/abi/core/table.h"
-#include "softnic/wire/route.h"
 
 namespace peal::softnic::abi::devx {
 namespace {

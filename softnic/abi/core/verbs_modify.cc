@@ -8,7 +8,6 @@
 
 #include "softnic/abi/core/table.h"
 #include "softnic/abi/core/verbs_queues.h"
-#include "softnic/wire/route.h"
 
 namespace peal::softnic::abi {
 

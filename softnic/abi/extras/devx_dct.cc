@@ -2,7 +2,6 @@
 //
 // CREATE_DCT and QUERY_DCT: a target that any DC initiator knowing its key may reach.
 #include "softnic/abi/extras/extras.h"
-#include "softnic/wire/route.h"
 
 namespace peal::softnic::abi::devx {
 namespace {

@@ -2,7 +2,6 @@
 //
 // DC targets by mlx5dv_create_qp: queue pairs to the client, without queues and with two states.
 #include "softnic/abi/extras/extras.h"
-#include "softnic/wire/route.h"
 
 namespace peal::softnic::abi {
 namespace {
