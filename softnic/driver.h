@@ -15,7 +15,7 @@
 
 #include "base/busy_list.h"
 #include "base/visited_mutex.h"
-#include "softnic/control/runner.h"
+#include "softnic/control/control.h"
 #include "softnic/engine/objects.h"
 #include "softnic/wire/wire.h"
 

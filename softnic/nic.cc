@@ -12,7 +12,6 @@
 #include <system_error>
 
 #include "base/files.h"
-#include "softnic/control/control.h"
 #include "softnic/driver.h"
 #include "softnic/engine/placement.h"
 #include "softnic/gpu/client.h"

@@ -3,12 +3,8 @@
 // The checks of firmware and what a command changes; see control.h.
 #include "softnic/control/control.h"
 
-#include <sys/eventfd.h>
-#include <unistd.h>
-
-#include <cerrno>
+#include <algorithm>
 #include <new>
-#include <system_error>
 
 #include "softnic/engine/doorbell.h"
 #include "softnic/engine/placement.h"
@@ -28,13 +24,6 @@ Tables::Tables(uint16_t lid, uint32_t epoch, const Timing& timing) {
   port.timing = timing;
 }
 
-Control::Control(Tables& tables, Runner& runner)
-    : tables_(tables),
-      runner_(runner),
-      events_waiting_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE)) {
-  if (!events_waiting_) throw std::system_error(errno, std::generic_category(), "softnic: eventfd");
-}
-
 Outcome Control::run(const Command& command) {
   const Runner::Pause pause(runner_);
   return std::visit([this](const auto& each) { return apply(each); }, command);
@@ -46,12 +35,9 @@ void Control::collect() {
     log.fired = 0;
     tell_listeners();
   }
-  const uint64_t fresh = log.count < EventLog::kCapacity ? log.count : EventLog::kCapacity;
-  for (uint32_t i = 0; i < fresh; ++i) events_.push_back(log.event[i]);
+  const uint32_t fresh = std::min(log.count, EventLog::kCapacity);
+  for (uint32_t i = 0; i < fresh; ++i) events_.push(log.event[i]);
   log.count = 0;
-  if (fresh == 0) return;
-  // A full counter would only mean 2^64 unread events.
-  [[maybe_unused]] const ssize_t written = write(event_fd(), &fresh, sizeof(fresh));
 }
 
 bool Control::has_queues() const {
@@ -391,18 +377,6 @@ Outcome Control::apply(const DestroyDcTarget& call) {
   if (shares_receives(*target)) forget_streams(call.number);
   release_qp(call.number);
   return {};
-}
-
-// ---- events
-
-bool Control::next_event(AsyncEvent* event) {
-  const Runner::Pause pause(runner_);
-  uint64_t one = 0;
-  if (events_.empty()) return false;
-  *event = events_.front();
-  events_.pop_front();
-  [[maybe_unused]] const ssize_t taken = read(event_fd(), &one, sizeof(one));
-  return true;
 }
 
 // ---- faults

@@ -6,14 +6,12 @@
 //   Tables (what the engine reads)  <- Control (who may change them, and how) -> Runner (pause)
 #pragma once
 
-#include <deque>
 #include <memory>
 #include <vector>
 
-#include "base/fd.h"
 #include "softnic/control/commands.h"
-#include "softnic/control/runner.h"
 #include "softnic/control/table.h"
+#include "softnic/control/waking_queue.h"
 #include "softnic/engine/faults.h"
 #include "softnic/engine/objects.h"
 
@@ -23,6 +21,33 @@ inline Refusal bad_parameter(const char* reason) { return {CommandStatus::kBadPa
 inline Refusal bad_resource(const char* reason) { return {CommandStatus::kBadResource, reason}; }
 inline Refusal no_resources(const char* reason) { return {CommandStatus::kNoResources, reason}; }
 inline Refusal busy(const char* reason) { return {CommandStatus::kBusy, reason}; }
+
+/// Who advances the queue pairs of a NIC, as control calls see it: a thread (driver.h), or a kernel
+/// (gpu/engine_runner.h).
+class Runner {
+ public:
+  virtual ~Runner() = default;
+
+  /// Returns once no queue pair is being advanced; none will be until resume(). For short times.
+  virtual void pause() = 0;
+  virtual void resume() = 0;
+
+  /// Paused: queue pair `qpn` may have work from now on; forget() before its number is reused.
+  virtual void watch(uint32_t qpn) = 0;
+  virtual void forget(uint32_t qpn) = 0;
+
+  /// Holds the queue pairs still.
+  class Pause {
+   public:
+    explicit Pause(Runner& runner) : runner_(runner) { runner_.pause(); }
+    ~Pause() { runner_.resume(); }
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    Runner& runner_;
+  };
+};
 
 /// The tables of one NIC and the Port that names them.
 struct Tables {
@@ -53,7 +78,7 @@ class Control {
   };
 
   /// Both must outlive the control. Throws std::system_error when there is no event descriptor.
-  Control(Tables& tables, Runner& runner);
+  Control(Tables& tables, Runner& runner) : tables_(tables), runner_(runner) {}
 
   /// Paused: takes the events the engine has raised.
   void collect();
@@ -70,8 +95,10 @@ class Control {
   uint32_t srq_limit(uint32_t srqn);
   /// True while something is left of what collect() has taken.
   bool has_events() const { return !events_.empty(); }
-  bool next_event(AsyncEvent* event);
-  int event_fd() const { return events_waiting_.get(); }
+  bool next_event(AsyncEvent* event) {
+    return events_.take([event](const AsyncEvent& next) { *event = next; });
+  }
+  int event_fd() const { return events_.fd(); }
   /// Replaces the fault plan.
   void set_faults(const FaultPlan& plan);
 
@@ -122,9 +149,8 @@ class Control {
   FaultPlan coming_;  // as far as its parts have come
   Table<Counted> domains_{1, 1u << 15};
   std::vector<uint8_t> variants_;  // low byte of the key last given to an index
-  std::deque<AsyncEvent> events_;
+  WakingQueue<AsyncEvent> events_{EFD_NONBLOCK};
   std::vector<Armed> armed_;
-  Fd events_waiting_;  // eventfd, counts `events_`
 };
 
 }  // namespace peal::softnic

@@ -12,7 +12,6 @@
 #include <system_error>
 
 #include "softnic/abi/core/memory.h"
-#include "softnic/abi/core/waking_queue.h"
 #include "softnic/presentation/settings.h"
 
 namespace peal::softnic::abi {
@@ -57,11 +56,10 @@ Buffer allocate_buffer(size_t bytes) {
 }
 
 Context::Context(Device& device)
-    : events(std::make_unique<WakingQueue<ibv_async_event>>(EFD_NONBLOCK)),
-      nic_(device.shared_nic()),
+    : nic_(device.shared_nic()),
       // One descriptor a caller can poll, readable for this context's own events and while the NIC
       // has events that nobody has routed yet.
-      async_fd_(watch_both(events->fd(), nic_->event_fd())),
+      async_fd_(watch_both(events.fd(), nic_->event_fd())),
       command_fd_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")) {
   verbs.sz = kVerbsContextBytes;
   ibv_context& context = verbs.context;

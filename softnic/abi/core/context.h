@@ -24,6 +24,7 @@
 #include "softnic/abi/core/guard.h"
 #include "softnic/abi/core/object.h"
 #include "softnic/control/table.h"
+#include "softnic/control/waking_queue.h"
 #include "softnic/nic.h"
 #include "softnic/presentation/present.h"
 
@@ -45,8 +46,6 @@ static_assert(sizeof(ContextLayout) == kVerbsContextBytes);
 class Reporter;
 class Uar;
 class VerbsQp;
-template <class T>
-class WakingQueue;
 
 /// A device as it stands in a list.
 struct Device : ibv_device {
@@ -103,7 +102,7 @@ class Context : public ContextLayout {
   Uar& verbs_uar();
 
   /// Async events of this context's verbs objects; see events.cc.
-  std::unique_ptr<WakingQueue<ibv_async_event>> events;
+  WakingQueue<ibv_async_event> events{EFD_NONBLOCK};
   Uar* shared_uar = nullptr;  // the non-cached singleton
   uint32_t shared_uar_holders = 0;
 

@@ -79,14 +79,14 @@ bool deliver(Context& context, const AsyncEvent& event) {
       return false;
     }
   }
-  context.events->push(answer);
+  context.events.push(answer);
   return true;
 }
 
 /// Takes this context's next event, routing the NIC's first.
 bool take(Context& context, ibv_async_event* event) {
   route_events(context.nic());
-  return context.events->take([&](const ibv_async_event& next) {
+  return context.events.take([&](const ibv_async_event& next) {
     *event = next;
     if (of_port(next.event_type)) return;
     Reporter& object = reporter_of(next);
@@ -112,7 +112,7 @@ int destroy_with_events(ibv_context* handle, Object& object, Reporter& events, c
     Context& context = Context::of(handle);
     context.destroy(object);
     route_events(context.nic());  // nobody has this one's any more
-    context.events->forget([=](const ibv_async_event& event) { return handle_of(event) == named; });
+    context.events.forget([=](const ibv_async_event& event) { return handle_of(event) == named; });
   });
 }
 

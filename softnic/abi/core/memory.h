@@ -18,7 +18,7 @@
 struct mlx5dv_devx_obj {
   /// Who wants to hear of an event; see devx_events.cc.
   struct Subscription {
-    std::weak_ptr<peal::softnic::abi::WakingQueue<uint64_t>> queue;  // may outlive its channel
+    std::weak_ptr<peal::softnic::WakingQueue<uint64_t>> queue;  // may outlive its channel
     uint16_t event;
     uint64_t cookie;
   };

@@ -22,7 +22,6 @@
 #include "softnic/abi/core/context.h"
 #include "softnic/abi/core/memory.h"
 #include "softnic/abi/core/send_queue.h"
-#include "softnic/abi/core/waking_queue.h"
 
 namespace peal::softnic::abi {
 

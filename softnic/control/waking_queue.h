@@ -16,9 +16,9 @@
 #include <system_error>
 #include <utility>
 
-#include "softnic/abi/core/context.h"
+#include "base/fd.h"
 
-namespace peal::softnic::abi {
+namespace peal::softnic {
 
 template <class T>
 class WakingQueue {
@@ -29,6 +29,10 @@ class WakingQueue {
     if (wake_.get() < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
   }
   int fd() const { return wake_.get(); }
+  bool empty() const {
+    const std::lock_guard hold(mutex_);
+    return waiting_.empty();
+  }
 
   void push(T event) {
     const std::lock_guard hold(mutex_);
@@ -63,7 +67,7 @@ class WakingQueue {
   }
 
   Fd wake_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::deque<T> waiting_;
 };
 
@@ -83,4 +87,4 @@ int take_or_wait(int fd, const Take& take) {
   }
 }
 
-}  // namespace peal::softnic::abi
+}  // namespace peal::softnic
