@@ -16,7 +16,6 @@
 #include "softnic/engine/attributes.h"
 #include "softnic/engine/fault_plan.h"
 #include "softnic/engine/packet.h"
-#include "softnic/engine/request.h"
 #include "softnic/engine/word.h"
 
 namespace peal::softnic {
@@ -81,6 +80,50 @@ struct SharedReceiveQueue : SharedReceiveConfig {
   uint32_t limit = 0;  // an event is due when fewer wait; 0 = not armed
   uint32_t users = 0;  // queue pairs that name it
   uint32_t turn = 0;   // held while an entry is taken
+};
+
+/// A decoded work request: what decode.h makes of the bytes in the send queue, with every field in
+/// host byte order and nothing left that a client could still get wrong in shape.
+struct Request {
+  mlx5::Opcode opcode;
+  uint8_t opmod;
+  mlx5::Completion completion;
+  mlx5::Fence fence;
+  uint8_t blocks;     // 64-byte blocks taken
+  uint8_t units;      // 16-byte segments, ds
+  uint8_t data_unit;  // first data segment; == units when there is none
+  bool solicited;     // SE bit
+  uint32_t immediate;
+  uint32_t rkey;
+  uint64_t address;
+  uint64_t bytes;
+  AtomicOperands operands;
+  uint32_t wait_index;
+  uint32_t wait_cqn;
+  uint64_t dc_key;     // datagram: the Q_Key in its upper half
+  uint32_t dc_target;  // or queue pair
+  uint16_t dc_lid;
+  uint8_t service_level;
+  bool global;  // the address has a GRH
+  bool routed;  // more than the LID counts: a GRH, or on Ethernet
+
+  PEAL_HD bool is_atomic() const {
+    return opcode >= mlx5::Opcode::kAtomicCompareSwap &&
+           opcode <= mlx5::Opcode::kAtomicMaskedFetchAdd;
+  }
+  /// The peer answers with data.
+  PEAL_HD bool fetches() const { return opcode == mlx5::Opcode::kRdmaRead || is_atomic(); }
+  PEAL_HD bool travels() const {
+    return fetches() || opcode == mlx5::Opcode::kRdmaWrite ||
+           opcode == mlx5::Opcode::kRdmaWriteImm || opcode == mlx5::Opcode::kSend ||
+           opcode == mlx5::Opcode::kSendImm;
+  }
+};
+
+/// A place in the data list of a WQE.
+struct Cursor {
+  uint32_t unit;    // segment
+  uint32_t inside;  // bytes of it already passed
 };
 
 /// A started WQE that waits for its turn to complete.

@@ -20,7 +20,6 @@
 #include "softnic/engine/faults.h"
 #include "softnic/gpu/engine_runner.h"
 #include "softnic/gpu/kernel.h"
-#include "softnic/gpu/wire_direct.h"
 
 namespace peal::softnic::gpu {
 

@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "softnic/gpu/kernel.h"
 #include "softnic/gpu/server.h"
-#include "softnic/gpu/wire_direct.h"
 
 namespace peal::softnic::gpu {
 

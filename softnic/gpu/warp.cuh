@@ -16,10 +16,8 @@
 #include "device/base/order.h"
 #include "softnic/gpu/batch.h"
 #include "softnic/gpu/copy.cuh"
-#include "softnic/gpu/fetch.cuh"
 #include "softnic/gpu/kernel.h"
 #include "softnic/gpu/slot.cuh"
-#include "softnic/gpu/wire_direct.h"
 
 namespace peal::softnic::gpu {
 

@@ -14,7 +14,6 @@
 #include "base/clock.h"
 #include "softnic/gpu/engine_runner.h"
 #include "softnic/gpu/lossy.h"
-#include "softnic/gpu/wire_direct.h"
 
 namespace peal::softnic::gpu {
 

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "softnic/engine/engine.h"
-#include "softnic/gpu/wire_direct.h"
+#include "softnic/gpu/kernel.h"
 #include "tests/unit/softnic/gpu_batch.h"
 
 namespace peal::softnic::gpu {

@@ -3,7 +3,7 @@
 // The small parts under the wire: the ring and how it breaks, time codes, ordered copies.
 #include "softnic/wire/ring.h"
 
-#include "softnic/engine/timing.h"
+#include "softnic/engine/recovery.h"
 #include "tests/unit/softnic/support.h"
 
 namespace peal::softnic::testing {
