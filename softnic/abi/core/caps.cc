@@ -15,6 +15,8 @@
 namespace peal::softnic::abi::devx {
 namespace {
 
+constexpr size_t kAnswer = 0x10;  // where what was asked for begins
+
 struct Capability {
   prm::Field field;
   uint32_t value;
@@ -41,7 +43,6 @@ constexpr Capability kGeneralCaps[] = {
     {{28, 28, 24}, 16},               // log_max_rmp
     {{41, 31, 0}, 1},                 // num_of_uars_per_page
 };
-constexpr prm::Field kVhcaId{1, 15, 0};
 
 constexpr Capability kAtomicCaps[] = {
     {{2, 31, 30}, 1},   // atomic_req_8B_endianness_mode: host order
@@ -64,7 +65,7 @@ uint32_t table_code(size_t entries, size_t least) {
 void present_general(const Nic& nic, const prm::Writer& capability) {
   const PresentedDevice& device = nic.device();
   const Capability caps[] = {
-      {kVhcaId, nic.lid()},
+      {{1, 15, 0}, nic.lid()},                                                // vhca_id
       {{1, 31, 31}, device.forces_order},                                     // hca_cap_2
       {{4, 23, 16}, device.log_max_qp_wr},                                    // log_max_qp_sz
       {{4, 4, 0}, static_cast<uint32_t>(std::bit_width(device.max_qp)) - 1},  // log_max_qp
@@ -115,7 +116,7 @@ void present_roce(const Nic& nic, const prm::Writer& capability) {
 void query_hca_cap(const Command& command) {
   require_lengths(command, prm::kHeaderBytes, prm::kQueryHcaCapOutBytes);
   const Nic& nic = command.context.nic();
-  prm::Writer capability = command.out.at(prm::cap::kCapability);
+  prm::Writer capability = command.out.at(kAnswer);
   // Current and maximum values (bit 0) are the same: nothing here can be enabled or disabled.
   uint32_t type = command.in.get(prm::kOpMod) >> 1;
   const bool more = type == prm::cap::kGeneral2 && nic.device().forces_order;
@@ -137,42 +138,38 @@ void query_hca_cap(const Command& command) {
 }
 
 void query_hca_vport_context(const Command& command) {
-  namespace vport = prm::vport_context;
   require_lengths(command, prm::kHeaderBytes, prm::kQueryHcaVportContextOutBytes);
   const PresentedDevice& device = command.context.nic().device();
   // Where there is one port its number is left out.
-  const uint32_t named = command.in.get(vport::kPort);
+  const uint32_t named = command.in.get({2, 19, 16});  // port_num
   const uint32_t port = named == 0 && device.ports == 1 ? 1 : named;
   // An Ethernet port has no such context, and a client sees no virtual port but its own.
-  if (device.ethernet || port < 1 || port > device.ports || command.in.test(vport::kOtherVport)) {
-    fail(prm::Syndrome::kPort);
-  }
-  const prm::Writer context = command.out.at(vport::kContext);
-  context.set(vport::kOooSlMask, device.unordered_levels.value_or(0));
-  if (port == device.port) context.set(vport::kLid, command.context.nic().lid());
+  const bool others = command.in.test({2, 31, 31});  // other_vport
+  if (device.ethernet || port < 1 || port > device.ports || others) fail(prm::Syndrome::kPort);
+  const prm::Writer context = command.out.at(kAnswer);
+  context.set({20, 15, 0}, device.unordered_levels.value_or(0));                    // ooo_sl_mask
+  if (port == device.port) context.set({24, 31, 16}, command.context.nic().lid());  // lid
 }
 
 void query_lag(const Command& command) {
   require_lengths(command, prm::kHeaderBytes, prm::kHeaderBytes);
-  command.out.set(prm::lag::kState, command.context.nic().device().bonded > 1);
+  command.out.set({2, 2, 0}, command.context.nic().device().bonded > 1);  // lag_state
 }
 
 void query_roce_address(const Command& command) {
-  namespace address = prm::roce_address;
   const Nic& nic = command.context.nic();
   // An InfiniBand port has no RoCE addresses.
-  const uint32_t port = command.in.get(address::kPort);
+  const uint32_t port = command.in.get({2, 3, 0});
   if (!nic.device().ethernet || port > nic.device().ports) fail(prm::Syndrome::kPort);
-  const uint32_t index = command.in.get(address::kIndex);
+  const uint32_t index = command.in.get({2, 31, 16});
   if (index >= nic.gids().size()) fail(prm::Syndrome::kPath);
   const Gid& gid = nic.gids()[index];
   if (!gid.used) return;
-  const prm::Writer layout = command.out.at(address::kLayout);
+  const prm::Writer layout = command.out.at(kAnswer);
   layout.set_gid(0, gid.raw.data());
-  layout.set_mac(address::kMacHigh, address::kMacLow, mac_of(nic.lid()).data());
-  const bool ipv4 = is_ipv4(gid.raw.data());
-  layout.set(address::kL3Type, ipv4 ? 0 : 1);
-  layout.set(address::kVersion, gid.network == Network::kRoceV2 ? 2 : 0);
+  layout.set_mac({4, 15, 0}, {5, 31, 0}, mac_of(nic.lid()).data());
+  layout.set({6, 11, 8}, is_ipv4(gid.raw.data()) ? 0 : 1);         // l3_type
+  layout.set({6, 7, 0}, gid.network == Network::kRoceV2 ? 2 : 0);  // version
 }
 
 }  // namespace peal::softnic::abi::devx

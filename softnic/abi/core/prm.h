@@ -3,7 +3,8 @@
 // Firmware command mailboxes as the NIC reads them: opcodes, sizes, and where each field lies.
 //
 // A Field is written as manuals write it: dword (big-endian, from the start of its structure), high
-// bit, low bit, with 31 the most significant. Only fields that this NIC reads or answers are here.
+// bit, low bit, with 31 the most significant. Only fields that this NIC reads or answers are here,
+// and those of what it tells of itself in caps.cc.
 #pragma once
 
 #include <cstddef>
@@ -264,9 +265,8 @@ inline constexpr Field kUmemId{23, 31, 0};
 inline constexpr uint32_t kUmemOffset = 24;
 }  // namespace rmpc
 
-/// QUERY_HCA_CAP: op_mod = type << 1 | (1 current, 0 maximum); capability at 0x10.
+/// QUERY_HCA_CAP: op_mod = type << 1 | (1 current, 0 maximum).
 namespace cap {
-inline constexpr size_t kCapability = 0x10;
 inline constexpr uint32_t kGeneral = 0;
 inline constexpr uint32_t kAtomic = 3;
 inline constexpr uint32_t kRoce = 4;
@@ -274,29 +274,6 @@ inline constexpr uint32_t kFlowTable = 7;
 inline constexpr uint32_t kDeviceMemory = 0xf;
 inline constexpr uint32_t kGeneral2 = 0x20;
 }  // namespace cap
-
-/// QUERY_LAG: the answer's context at dword 2.
-namespace lag {
-inline constexpr Field kState{2, 2, 0};  // 1: its ports are bonded
-}
-
-namespace vport_context {
-inline constexpr Field kOtherVport{2, 31, 31};
-inline constexpr Field kPort{2, 19, 16};
-inline constexpr size_t kContext = 0x10;  // of the answer
-inline constexpr Field kOooSlMask{20, 15, 0};
-inline constexpr Field kLid{24, 31, 16};
-}  // namespace vport_context
-
-namespace roce_address {
-inline constexpr Field kIndex{2, 31, 16};
-inline constexpr Field kPort{2, 3, 0};
-inline constexpr size_t kLayout = 0x10;  // of the answer
-inline constexpr Field kMacHigh{4, 15, 0};
-inline constexpr Field kMacLow{5, 31, 0};
-inline constexpr Field kL3Type{6, 11, 8};  // 0 IPv4, 1 IPv6
-inline constexpr Field kVersion{6, 7, 0};  // 0 RoCE v1, 2 RoCE v2
-}  // namespace roce_address
 
 /// Why a command was refused: our own numbers (hardware's are private to its firmware).
 enum class Syndrome : uint32_t {
