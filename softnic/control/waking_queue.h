@@ -43,8 +43,8 @@ class WakingQueue {
       const ssize_t n = write(fd(), &one, sizeof one);
   }
   /// Takes the oldest event, if there is one, and hands it to `use` before anybody may forget it.
-  template <class ObjectUse>
-  bool take(const ObjectUse& use) {
+  template <class Use>
+  bool take(const Use& use) {
     const std::lock_guard hold(mutex_);
     if (waiting_.empty()) return false;
     use(waiting_.front());

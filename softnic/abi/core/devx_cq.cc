@@ -48,9 +48,9 @@ mlx5dv_devx_obj* create_cq(const Command& command) {
 
   cq->number = require_ok(command.context.nic().create_cq(config));
   cq->doorbell_on_gpu = doorbell.on_gpu;
-  cq->buffer_umem = ObjectUse(buffer);
-  cq->doorbell_umem = ObjectUse(doorbell);
-  cq->uar = ObjectUse(uar);
+  cq->use(buffer);
+  cq->use(doorbell);
+  cq->use(uar);
   return command.context.adopt(std::move(cq));
 }
 

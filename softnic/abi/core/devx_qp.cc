@@ -276,23 +276,22 @@ mlx5dv_devx_obj* create_qp(const Command& command) {
   Umem& doorbell = umem_of(command, context.get(qpc::kDoorbellUmemId));
   config.doorbell = doorbell_record(doorbell, context.wide(qpc::kDoorbellOffset));
 
-  qp->uar = ObjectUse(required(command, ObjectKind::kUar, config.uar_page));
-  qp->pd = ObjectUse(required(command, ObjectKind::kPd, config.pd));
+  qp->use(required(command, ObjectKind::kUar, config.uar_page));
+  qp->use(required(command, ObjectKind::kPd, config.pd));
   if (config.send_buffer != nullptr) {
     config.send_cq = context.get(qpc::kSendCq);
-    qp->send_cq = ObjectUse(required(command, ObjectKind::kCq, config.send_cq));
+    qp->use(required(command, ObjectKind::kCq, config.send_cq));
   }
   if (context.get(qpc::kRqType) != qpc::kZeroSizeRq) {
     config.receive_cq = context.get(qpc::kReceiveCq);
-    qp->receive_cq = ObjectUse(required(command, ObjectKind::kCq, config.receive_cq));
+    qp->use(required(command, ObjectKind::kCq, config.receive_cq));
   }
   if (context.get(qpc::kRqType) == qpc::kSharedRq) {
     config.shared_receive_queue = context.get(qpc::kSrqn);
-    qp->shared_receive_queue =
-        ObjectUse(required(command, ObjectKind::kSrq, config.shared_receive_queue));
+    qp->use(required(command, ObjectKind::kSrq, config.shared_receive_queue));
   }
-  qp->buffer_umem = ObjectUse(buffer);
-  qp->doorbell_umem = ObjectUse(doorbell);
+  qp->use(buffer);
+  qp->use(doorbell);
   qp->number = require_ok(command.context.nic().create_qp(config));
   return command.context.adopt(std::move(qp));
 }

@@ -109,7 +109,7 @@ void change_region(MemoryRegion& region, const Change& to) {
   if (moves) config.pd = static_cast<Pd*>(to.pd)->pdn;
   require(region.nic().change_memory(region.number, config));
   if (moves) {
-    region.domain = ObjectUse(*static_cast<Pd*>(to.pd));
+    region.use_instead(*static_cast<Pd*>(region.pd), *static_cast<Pd*>(to.pd));
     region.pd = to.pd;
   }
   region.config = config;
@@ -183,7 +183,7 @@ std::unique_ptr<MemoryRegion> make_region(ibv_pd* pd, Key key) {
   auto region = std::make_unique<MemoryRegion>(context);
   region->number = require(context.nic().register_memory(key));
   region->config = key;
-  region->domain = ObjectUse(domain);
+  region->use(domain);
   region->context = pd->context;
   region->pd = pd;
   region->length = key.bytes;
@@ -284,10 +284,10 @@ ibv_pd* alloc_parent_domain_slot(ibv_context* handle, ibv_parent_domain_init_att
     domain->number = context.next_number();
     domain->pdn = real.pdn;
     domain->handle = real.handle;
-    domain->parent = ObjectUse(real);
+    domain->use(real);
     if (attr->td != nullptr) {
       if (attr->td->context != handle) refuse(EINVAL);
-      domain->thread_domain = ObjectUse(*static_cast<ThreadDomain*>(attr->td));
+      domain->use(*static_cast<ThreadDomain*>(attr->td));
     }
     if (custom) domain->attributes = *attr;
     return context.adopt(std::move(domain));

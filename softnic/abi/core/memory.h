@@ -40,7 +40,6 @@ class Pd : public Object, public ibv_pd, public mlx5dv_devx_obj {
   Refusal retire() override;
 
   uint32_t pdn = 0;
-  ObjectUse parent, thread_domain;
   ibv_parent_domain_init_attr attributes = {};  // allocators, of a parent domain
 };
 
@@ -54,7 +53,6 @@ class MemoryRegion : public NicObject<ObjectKind::kKey, &Nic::deregister_memory>
   explicit MemoryRegion(Context& of) : NicObject(of), ibv_mr{} {}
 
   Key config;
-  ObjectUse domain, device_memory;
 };
 
 class Umem : public Object, public mlx5dv_devx_umem {

@@ -5,14 +5,14 @@
 //   create: NIC call, adopt() into the context's table    destroy: unused? retire() at the NIC,
 //   erase
 //
-// An object in use (users > 0) is never destroyed; Use is the only way to hold one.
+// An object in use (users > 0) is never destroyed; use() is the only way to hold one.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <utility>
+#include <vector>
 
 #include "softnic/nic.h"
 
@@ -43,7 +43,9 @@ class Context;
 class Object {
  public:
   Object(ObjectKind of_kind, Context& of) : kind(of_kind), owner(of) {}
-  virtual ~Object() = default;
+  virtual ~Object() {
+    for (Object* each : used_) --each->users;
+  }
   Object(const Object&) = delete;
   Object& operator=(const Object&) = delete;
 
@@ -51,11 +53,24 @@ class Object {
   virtual Refusal retire() { return {}; }
   /// The NIC of the context.
   Nic& nic() const;
+  /// While this object lives, `other` refuses to be destroyed.
+  void use(Object& other) {
+    used_.push_back(&other);
+    ++other.users;
+  }
+  /// Uses `other` from now on in the place of `before`.
+  void use_instead(Object& before, Object& other) {
+    before.users -= static_cast<uint32_t>(std::erase(used_, &before));
+    use(other);
+  }
 
   const ObjectKind kind;
   Context& owner;
   uint32_t number = 0;
   uint32_t users = 0;
+
+ private:
+  std::vector<Object*> used_;
 };
 
 /// One that the NIC knows by its number, until that is given back.
@@ -64,24 +79,6 @@ class NicObject : public Object {
  public:
   explicit NicObject(Context& of) : Object(kKind, of) {}
   Refusal retire() override { return (nic().*kGiveBack)(number); }
-};
-
-/// A counted reference: while it lives, its object refuses to be destroyed.
-class ObjectUse {
- public:
-  ObjectUse() = default;
-  explicit ObjectUse(Object& object) : object_(&object) { ++object_->users; }
-  ObjectUse(ObjectUse&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
-  ObjectUse& operator=(ObjectUse&& other) noexcept {
-    std::swap(object_, other.object_);
-    return *this;
-  }
-  ~ObjectUse() {
-    if (object_ != nullptr) --object_->users;
-  }
-
- private:
-  Object* object_ = nullptr;
 };
 
 /// Memory of a queue that a verbs call creates. Zeroed, page aligned unless an allocator chose.
@@ -93,7 +90,6 @@ class QueuePair : public NicObject<ObjectKind::kQp, &Nic::destroy_qp> {
  public:
   using NicObject::NicObject;
   QueuePairConfig config;
-  ObjectUse pd, send_cq, receive_cq, shared_receive_queue, buffer_umem, doorbell_umem, uar;
 };
 
 /// A completion queue, made by DEVX or by verbs.
@@ -101,7 +97,6 @@ class CompletionQueue : public NicObject<ObjectKind::kCq, &Nic::destroy_cq> {
  public:
   using NicObject::NicObject;
   CompletionQueueConfig config;
-  ObjectUse buffer_umem, doorbell_umem, uar;
 };
 
 }  // namespace peal::softnic::abi

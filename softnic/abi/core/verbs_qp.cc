@@ -116,15 +116,15 @@ VerbsQueuePair* create_queue_pair(std::unique_ptr<VerbsQueuePair> qp, ibv_pd* pd
   if (init->srq != nullptr) {
     SharedReceives& srq = required_srq(pd, init->srq);
     config.shared_receive_queue = srq.number;
-    qp->shared_receive_queue = ObjectUse(srq);
+    qp->use(srq);
   }
   bool receives = init->srq == nullptr && service != Service::kDcInitiator;
   place_queues(*qp, domain, &init->cap, receives);
   if (service == Service::kDatagram && context.nic().on_gpu()) refuse(EOPNOTSUPP);
-  qp->QueuePair::pd = ObjectUse(domain);
-  qp->QueuePair::send_cq = ObjectUse(send_cq);
-  qp->receive_cq = ObjectUse(receive_cq);
-  qp->uar = ObjectUse(uar);
+  qp->use(domain);
+  qp->use(send_cq);
+  qp->use(receive_cq);
+  qp->use(uar);
   qp->number = require(context.nic().create_qp(config));
   qp->sent.name(qp->number, init->cap.max_send_wr, uar.reg_addr);
   introduce(*qp, pd, *init);

@@ -92,7 +92,7 @@ void make_cq(VerbsCq& cq, Context& context, const CqRequest& request) {
   const uint32_t stride = entry_bytes(request.cqe_bytes);
   size_t bytes = count * stride;
   const size_t needed = bytes + sizeof(mlx5::DoorbellRecord);
-  if (request.domain != nullptr) cq.domain = ObjectUse(*request.domain);
+  if (request.domain != nullptr) cq.use(*request.domain);
   cq.memory = allocate_queue(request.domain, needed, MLX5DV_RES_TYPE_CQ);
   // An entry of 128 bytes ends with the 64 that have the owner bit, and begins with as many.
   auto* entry = reinterpret_cast<mlx5::Cqe*>(cq.memory.get());
@@ -105,7 +105,7 @@ void make_cq(VerbsCq& cq, Context& context, const CqRequest& request) {
   cq.config.log_entries = static_cast<uint32_t>(std::countr_zero(count));
   cq.config.uar_page = uar.number;
   cq.config.ignore_overrun = request.ignore_overrun;
-  cq.uar = ObjectUse(uar);
+  cq.use(uar);
   cq.uar_register = uar.page.get();
   CompletionQueueConfig told = cq.config;
   // An engine on a GPU does not reach it: a number for SRQs and DC targets to name.
@@ -127,7 +127,7 @@ VerbsCq* create_completion_queue(ibv_context* handle, std::unique_ptr<VerbsCq> c
   make_cq(*cq, context, request);
   cq->cq_context = request.cq_context;
   if (channel != nullptr) {
-    cq->channel_use = ObjectUse(*static_cast<CompletionChannel*>(channel));
+    cq->use(*static_cast<CompletionChannel*>(channel));
     cq->channel = channel;
     ++channel->refcnt;
   }
@@ -160,7 +160,7 @@ ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
     const AddressPath path = path_of(context.nic(), *attr);
     auto ah = std::make_unique<AddressHandle>(context);
     ah->vector = address_vector(path, context.nic().device().ethernet, *attr);
-    ah->domain = ObjectUse(*static_cast<Pd*>(pd));
+    ah->use(*static_cast<Pd*>(pd));
     ah->number = ah->handle = context.next_number();
     ah->context = pd->context;
     ah->pd = pd;

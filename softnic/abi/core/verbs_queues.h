@@ -57,7 +57,6 @@ class VerbsCq : public CompletionQueue,
   void publish();
 
   Buffer memory;
-  ObjectUse channel_use, domain;
   std::mutex lock;        // of what follows
   uint64_t consumed = 0;  // CQEs taken by ibv_poll_cq
   std::deque<Completion>
@@ -191,7 +190,6 @@ class AddressHandle : public Object, public ibv_ah {
  public:
   explicit AddressHandle(Context& of) : Object(ObjectKind::kAh, of), ibv_ah{} {}
   mlx5_wqe_av vector = {};
-  ObjectUse domain;
 };
 
 /// An ibv_qp is the first member of its ibv_qp_ex.

@@ -104,7 +104,7 @@ ibv_mr* reg_dm_mr_slot(ibv_pd* pd, ibv_dm* handle, uint64_t offset, size_t bytes
     auto region = make_region(
         pd,
         {.access = nic_access(context.nic(), access), .iova = 0, .bytes = bytes, .memory = memory});
-    region->device_memory = ObjectUse(dm);
+    region->use(dm);
     return context.adopt(std::move(region));
   });
 }

@@ -16,7 +16,6 @@ struct DevxDct : NicObject<ObjectKind::kDct, &Nic::destroy_dc_target>, mlx5dv_de
   DcTargetConfig config;
   uint32_t mtu = 0;
   uint32_t port = 1;
-  ObjectUse pd, receive_cq, shared_receive_queue;
 };
 
 void check_context(const PresentedDevice& device, const prm::Reader& context) {
@@ -60,10 +59,9 @@ mlx5dv_devx_obj* create_dct(const Command& command) {
   config.user_index = context.get(dctc::kUserIndex);
   dct->mtu = context.get(dctc::kMtu);
   dct->port = context.get(dctc::kPort);
-  dct->pd = ObjectUse(required(command, ObjectKind::kPd, config.pd));
-  dct->receive_cq = ObjectUse(required(command, ObjectKind::kCq, config.receive_cq));
-  dct->shared_receive_queue =
-      ObjectUse(required(command, ObjectKind::kSrq, config.shared_receive_queue));
+  dct->use(required(command, ObjectKind::kPd, config.pd));
+  dct->use(required(command, ObjectKind::kCq, config.receive_cq));
+  dct->use(required(command, ObjectKind::kSrq, config.shared_receive_queue));
   dct->number = require_ok(command.context.nic().create_dc_target(config));
   return command.context.adopt(std::move(dct));
 }

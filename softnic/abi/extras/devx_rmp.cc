@@ -16,7 +16,6 @@ static_assert(mlx5::kSegmentBytes == 1 << kLogSegment);
 
 struct DevxRmp : NicObject<ObjectKind::kSrq, &Nic::destroy_srq>, mlx5dv_devx_obj {
   using NicObject::NicObject;
-  ObjectUse pd, buffer_umem, doorbell_umem;
 };
 
 void check_context(const prm::Reader& context) {
@@ -45,9 +44,9 @@ mlx5dv_devx_obj* create_rmp(const Command& command) {
       buffer, context.wide(rmpc::kUmemOffset),
       uint64_t{mlx5::kSegmentBytes} << (config.log_stride + config.log_entries), mlx5::kWqebbBytes);
   config.doorbell = doorbell_record(doorbell, context.wide(rmpc::kDoorbellOffset));
-  rmp->pd = ObjectUse(required(command, ObjectKind::kPd, config.pd));
-  rmp->buffer_umem = ObjectUse(buffer);
-  rmp->doorbell_umem = ObjectUse(doorbell);
+  rmp->use(required(command, ObjectKind::kPd, config.pd));
+  rmp->use(buffer);
+  rmp->use(doorbell);
   rmp->number = require_ok(command.context.nic().create_srq(config));
   return command.context.adopt(std::move(rmp));
 }

@@ -19,7 +19,6 @@ class DcTarget : public Object, public VerbsQp {
   DcTargetConfig config;
   ibv_qp_attr attributes = {};
   uint32_t dctn = 0;
-  ObjectUse domain, receive_cq, shared_receive_queue;
 };
 
 Refusal DcTarget::retire() {
@@ -78,9 +77,9 @@ ibv_qp* create_dc_target(ibv_pd* pd, ibv_qp_init_attr* init, uint64_t key) {
   dct->config.receive_cq = cq.number;
   dct->config.shared_receive_queue = srq.number;
   dct->config.dc_access_key = key;
-  dct->domain = ObjectUse(domain);
-  dct->receive_cq = ObjectUse(cq);
-  dct->shared_receive_queue = ObjectUse(srq);
+  dct->use(domain);
+  dct->use(cq);
+  dct->use(srq);
   dct->number = context.next_number();
   introduce(*dct, pd, *init);
   dct->qp_base.qp_num = 0;  // known from RTR on

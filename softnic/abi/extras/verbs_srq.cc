@@ -113,7 +113,6 @@ class VerbsSrq : public SharedReceives {
 
   SharedReceiveConfig config;
   Buffer memory;
-  ObjectUse domain;
   VerbsSharedQueue queue;
 };
 
@@ -175,7 +174,7 @@ ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* init) {
     Context& context = Context::of(pd->context);
     auto srq = std::make_unique<VerbsSrq>(context);
     place_queue(*srq, domain, init->attr);
-    srq->domain = ObjectUse(domain);
+    srq->use(domain);
     srq->number = srq->handle = require(context.nic().create_srq(srq->config));
     srq->context = pd->context;
     srq->srq_context = init->srq_context;
