@@ -20,49 +20,23 @@
 namespace peal::softnic::abi {
 namespace {
 
-/// A completion entry in host order.
-struct Entry {
-  mlx5::CqeOpcode kind;
-  mlx5::Syndrome syndrome;
-  uint8_t vendor_syndrome;
-  mlx5::Opcode opcode;  // of the send WQE
-  uint16_t counter;
-  uint32_t qpn;
-  uint32_t bytes;
-  uint32_t immediate;  // big-endian
-  uint16_t source_lid;
-  uint32_t source;  // GRH, service level, queue pair
-  uint64_t timestamp;
-};
+mlx5::CqeOpcode kind_of(const mlx5::Cqe& cqe) {
+  return static_cast<mlx5::CqeOpcode>(cqe.counter_sig_op_own.host() >> 4 & 0xf);
+}
+uint32_t qpn_of(const mlx5::Cqe& cqe) { return cqe.opcode_qpn.host() & 0xffffff; }
 
 /// Reads the next completion, if there is one, and leaves it where it is.
-bool read_entry(const VerbsCq& cq, Entry* entry) {
+bool read_entry(const VerbsCq& cq, mlx5::Cqe* cqe) {
   uint64_t slot = cq.consumed & ((uint64_t{1} << cq.config.log_entries) - 1);
   const uint64_t stride = cq.config.cqe_bytes;
-  const std::byte* at = cq.config.buffer + (slot + 1) * stride - sizeof(mlx5::Cqe);
+  const std::byte* at = cq.config.buffer + (slot + 1) * stride - sizeof *cqe;
   constexpr size_t kLast = offsetof(mlx5::Cqe, opcode_qpn);
   uint64_t last = load<uint64_t>(at + kLast);
-  mlx5::Cqe cqe;
-  std::memcpy(reinterpret_cast<std::byte*>(&cqe) + kLast, &last, sizeof last);
-  uint32_t tag = cqe.counter_sig_op_own.host();
-  entry->kind = static_cast<mlx5::CqeOpcode>(tag >> 4 & 0xf);
+  std::memcpy(reinterpret_cast<std::byte*>(cqe) + kLast, &last, sizeof last);
   uint32_t lap = static_cast<uint32_t>(cq.consumed >> cq.config.log_entries) & 1;
-  if (entry->kind == mlx5::CqeOpcode::kInvalid || (tag & 1) != lap) return false;
-  std::memcpy(&cqe, at, kLast);
-  entry->syndrome = static_cast<mlx5::Syndrome>(cqe.timestamp.host() & 0xff);
-  entry->vendor_syndrome = static_cast<uint8_t>(cqe.timestamp.host() >> 8);
-  entry->opcode = static_cast<mlx5::Opcode>(cqe.opcode_qpn.host() >> 24);
-  entry->counter = static_cast<uint16_t>(tag >> 16);
-  entry->qpn = cqe.opcode_qpn.host() & 0xffffff;
-  entry->bytes = cqe.byte_count.host();
-  entry->immediate = cqe.imm.raw;
-  Be16 source_lid;
-  Be32 source;
-  std::memcpy(&source_lid, cqe.inline_data + kCqeSourceLidByte, sizeof source_lid);
-  std::memcpy(&source, cqe.inline_data + kCqeSourceByte, sizeof source);
-  entry->source_lid = source_lid.host();
-  entry->source = source.host();
-  entry->timestamp = cqe.timestamp.host();
+  const bool owned = (cqe->counter_sig_op_own.host() & 1) == lap;
+  if (kind_of(*cqe) == mlx5::CqeOpcode::kInvalid || !owned) return false;
+  std::memcpy(cqe, at, kLast);
   return true;
 }
 
@@ -92,52 +66,61 @@ constexpr Row<mlx5::Opcode, ibv_wc_opcode> kReceivedAs[] = {
 };
 
 /// The name of the request that the entry completes, whose place is free from now on.
-uint64_t settle(VerbsQp& qp, const Entry& entry) {
-  const bool sent =
-      entry.kind == mlx5::CqeOpcode::kRequester || entry.kind == mlx5::CqeOpcode::kRequesterError;
-  if (!sent && qp.shared != nullptr) return qp.shared->settle(entry.counter);
+uint64_t settle(VerbsQp& qp, const mlx5::Cqe& cqe) {
+  const auto counter = static_cast<uint16_t>(cqe.counter_sig_op_own.host() >> 16);
+  const bool sent = kind_of(cqe) == mlx5::CqeOpcode::kRequester ||
+                    kind_of(cqe) == mlx5::CqeOpcode::kRequesterError;
+  if (!sent && qp.shared != nullptr) return qp.shared->settle(counter);
   VerbsQueuePair* own = qp.queue_pair();
   if (own == nullptr) return 0;
-  return sent ? own->sent.settle(entry.counter) : own->received.settle(entry.counter);
+  return sent ? own->sent.settle(counter) : own->received.settle(counter);
 }
 
 /// Who sent a message, where the queue pair cannot know.
-void name_sender(const Entry& entry, ibv_wc* wc) {
-  wc->src_qp = entry.source & 0xffffff;
-  wc->slid = entry.source_lid;
-  wc->sl = static_cast<uint8_t>(entry.source >> 24 & 0xf);
-  if ((entry.source >> 28 & 3) != 0) wc->wc_flags |= IBV_WC_GRH;
+void name_sender(const mlx5::Cqe& cqe, ibv_wc* wc) {
+  Be16 lid;
+  Be32 source;  // GRH, service level, queue pair
+  std::memcpy(&lid, cqe.inline_data + kCqeSourceLidByte, sizeof lid);
+  std::memcpy(&source, cqe.inline_data + kCqeSourceByte, sizeof source);
+  wc->src_qp = source.host() & 0xffffff;
+  wc->slid = lid.host();
+  wc->sl = static_cast<uint8_t>(source.host() >> 24 & 0xf);
+  if ((source.host() >> 28 & 3) != 0) wc->wc_flags |= IBV_WC_GRH;
 }
 
-ibv_wc completion_of(VerbsQp& qp, const Entry& entry) {
+ibv_wc completion_of(VerbsQp& qp, const mlx5::Cqe& cqe) {
+  const mlx5::CqeOpcode kind = kind_of(cqe);
+  const uint64_t error = cqe.timestamp.host();
   ibv_wc wc = {};
-  wc.qp_num = entry.qpn;
-  wc.wr_id = settle(qp, entry);
-  switch (entry.kind) {
+  wc.qp_num = qpn_of(cqe);
+  wc.wr_id = settle(qp, cqe);
+  switch (kind) {
     case mlx5::CqeOpcode::kRequester:
-      wc.opcode = right_of(kReceivedAs, entry.opcode, IBV_WC_RDMA_WRITE);
-      wc.byte_len = entry.bytes;
+      wc.opcode = right_of(kReceivedAs, static_cast<mlx5::Opcode>(cqe.opcode_qpn.host() >> 24),
+                           IBV_WC_RDMA_WRITE);
+      wc.byte_len = cqe.byte_count.host();
       return wc;
     case mlx5::CqeOpcode::kResponderWriteImm:
     case mlx5::CqeOpcode::kResponderSendImm:
       wc.wc_flags = IBV_WC_WITH_IMM;
-      wc.imm_data = entry.immediate;
+      wc.imm_data = cqe.imm.raw;
       [[fallthrough]];
     case mlx5::CqeOpcode::kResponderSend:
-      wc.opcode = entry.kind == mlx5::CqeOpcode::kResponderWriteImm ? IBV_WC_RECV_RDMA_WITH_IMM
-                                                                    : IBV_WC_RECV;
-      wc.byte_len = entry.bytes;
-      if (qp.created_with.qp_type != IBV_QPT_RC) name_sender(entry, &wc);
+      wc.opcode =
+          kind == mlx5::CqeOpcode::kResponderWriteImm ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
+      wc.byte_len = cqe.byte_count.host();
+      if (qp.created_with.qp_type != IBV_QPT_RC) name_sender(cqe, &wc);
       return wc;
     default:
-      wc.status = right_of(kStatusOf, entry.syndrome, IBV_WC_GENERAL_ERR);
-      wc.vendor_err = entry.vendor_syndrome;
+      wc.status =
+          right_of(kStatusOf, static_cast<mlx5::Syndrome>(error & 0xff), IBV_WC_GENERAL_ERR);
+      wc.vendor_err = static_cast<uint8_t>(error >> 8);
       return wc;
   }
 }
 
-VerbsQp* owner_of(VerbsCq& cq, const Entry& entry) {
-  return Context::of(cq.ibv_cq_ex::context).pollable(entry.qpn);
+VerbsQp* owner_of(VerbsCq& cq, const mlx5::Cqe& cqe) {
+  return Context::of(cq.ibv_cq_ex::context).pollable(qpn_of(cqe));
 }
 
 }  // namespace
@@ -148,11 +131,11 @@ void drop_completions(VerbsCq& cq, VerbsQp& leaving) {
   const uint32_t qpn = leaving.qp_base.qp_num;
   std::erase_if(cq.kept, [&](const Completion& one) { return one.wc.qp_num == qpn; });
   uint64_t lap = cq.consumed + (uint64_t{1} << cq.config.log_entries);
-  for (Entry entry; cq.consumed < lap && read_entry(cq, &entry); ++cq.consumed) {
-    VerbsQp* qp = owner_of(cq, entry);
+  for (mlx5::Cqe cqe; cq.consumed < lap && read_entry(cq, &cqe); ++cq.consumed) {
+    VerbsQp* qp = owner_of(cq, cqe);
     if (qp == nullptr) continue;
-    const ibv_wc wc = completion_of(*qp, entry);
-    if (qp != &leaving) cq.kept.push_back({wc, entry.timestamp});
+    const ibv_wc wc = completion_of(*qp, cqe);
+    if (qp != &leaving) cq.kept.push_back({wc, cqe.timestamp.host()});
   }
   cq.publish();
 }
@@ -163,12 +146,12 @@ int VerbsCq::take(Completion* next) {
     kept.pop_front();
     return 1;
   }
-  Entry entry;
+  mlx5::Cqe entry;
   if (!read_entry(*this, &entry)) return 0;
   VerbsQp* qp = owner_of(*this, entry);
   ++consumed;
   if (qp == nullptr) return -1;
-  *next = {completion_of(*qp, entry), entry.timestamp};
+  *next = {completion_of(*qp, entry), entry.timestamp.host()};
   return 1;
 }
 

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Queue pairs by extended attributes: ibv_create_qp_ex and mlx5dv_create_qp.
+#include <cstddef>
+#include <cstring>
+
 #include "softnic/abi/extras/extras.h"
 
 namespace peal::softnic::abi {
 namespace {
 
-/// ibv_create_qp's part of the extended attributes, and its pd.
+/// ibv_create_qp's part of the extended attributes, which begin with it.
 ibv_qp_init_attr plain(const ibv_qp_init_attr_ex& attr) {
+  constexpr size_t kLast = offsetof(ibv_qp_init_attr, sq_sig_all);
+  static_assert(kLast == offsetof(ibv_qp_init_attr_ex, sq_sig_all));
   ibv_qp_init_attr init = {};
-  init.qp_context = attr.qp_context;
-  init.send_cq = attr.send_cq;
-  init.recv_cq = attr.recv_cq;
-  init.srq = attr.srq;
-  init.cap = attr.cap;
-  init.qp_type = attr.qp_type;
-  init.sq_sig_all = attr.sq_sig_all;
+  std::memcpy(&init, &attr, kLast + sizeof init.sq_sig_all);
   return init;
 }
 
