@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -114,8 +113,8 @@ bool locked_by_owner(const Fd& file) {
 
 }  // namespace
 
-Mapping::Mapping(const Fd& file, size_t bytes) : bytes_(bytes) {
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+Mapping::Mapping(const Fd& file, size_t bytes, int rights, uint64_t from) : bytes_(bytes) {
+  void* memory = mmap(nullptr, bytes, rights, MAP_SHARED, file.get(), static_cast<off_t>(from));
   if (memory != MAP_FAILED) memory_ = static_cast<std::byte*>(memory);
 }
 

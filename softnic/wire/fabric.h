@@ -10,6 +10,8 @@
 // Contents of the files are hints from others of the same user: never trusted for memory safety.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -29,11 +31,12 @@ inline constexpr uint32_t kMaxSlots = 1024;
 inline constexpr uint32_t kFabricFormat = 3;
 constexpr uint64_t format_word(uint32_t format) { return 0x7065616c'00000000 | format; }
 
-/// A mapped file, unmapped with its owner.
+/// A mapped file, or what of it begins at a page, unmapped with its owner.
 class Mapping {
  public:
   Mapping() = default;
-  Mapping(const Fd& file, size_t bytes);  // valid() is false when mmap fails
+  /// `rights` are mmap's. valid() is false when mmap fails.
+  Mapping(const Fd& file, size_t bytes, int rights = PROT_READ | PROT_WRITE, uint64_t from = 0);
   ~Mapping();
   Mapping(Mapping&& other) noexcept { *this = std::move(other); }
   Mapping& operator=(Mapping&& other) noexcept;

@@ -6,7 +6,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/magic.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -121,30 +120,21 @@ uint32_t SharedRegions::find(uint64_t id) const {
   return slot;
 }
 
-PeerRegion::PeerRegion(const RegionDescriptor& offer, std::byte* mapped, size_t mapped_bytes)
-    : offer_(offer), mapped_(mapped), mapped_bytes_(mapped_bytes) {}
-
-PeerRegion::~PeerRegion() { munmap(mapped_, mapped_bytes_); }
-
-std::unique_ptr<PeerRegion> PeerRegion::open(const RegionDescriptor& offer) {
+std::optional<PeerRegion> PeerRegion::open(const RegionDescriptor& offer) {
   const uint64_t end = offer.offset + offer.bytes;
-  if (offer.bytes == 0 || end < offer.bytes || offer.pid <= 0 || offer.fd < 0) return nullptr;
+  if (offer.bytes == 0 || end < offer.bytes || offer.pid <= 0 || offer.fd < 0) return {};
   const Fd file = open_peer_file({offer.pid, offer.fd, offer.device, offer.inode}, O_RDONLY);
   struct stat info;
-  const bool sound =
-      file && fstat(file.get(), &info) == 0 && keeps_its_bytes(file.get(), info, end);
+  if (!file || fstat(file.get(), &info) != 0 || !keeps_its_bytes(file.get(), info, end)) return {};
   const uint64_t first = offer.offset / kPage * kPage;
-  void* const mapped = sound ? mmap(nullptr, end - first, PROT_READ, MAP_SHARED, file.get(),
-                                    static_cast<off_t>(first))
-                             : MAP_FAILED;
-  if (mapped == MAP_FAILED) return nullptr;
-  return std::unique_ptr<PeerRegion>(
-      new PeerRegion(offer, static_cast<std::byte*>(mapped), end - first));
+  Mapping mapped(file, end - first, PROT_READ, first);
+  if (!mapped.valid()) return {};
+  return PeerRegion(offer, std::move(mapped));
 }
 
 const std::byte* PeerRegion::at(uint64_t offset, uint32_t bytes) const {
   if (offset >= offer_.bytes || bytes > offer_.bytes - offset) return nullptr;
-  return mapped_ + offer_.offset % kPage + offset;
+  return file_.memory() + offer_.offset % kPage + offset;
 }
 
 }  // namespace peal::softnic

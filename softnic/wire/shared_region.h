@@ -13,10 +13,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 
 #include "base/fd.h"
+#include "softnic/wire/fabric.h"
 
 namespace peal::softnic {
 
@@ -91,22 +91,18 @@ class SharedRegions {
 /// What a NIC has mapped of another's memory, to read.
 class PeerRegion {
  public:
-  /// Null if the file cannot be opened here, is not what was offered, or could shrink.
-  static std::unique_ptr<PeerRegion> open(const RegionDescriptor& offer);
-  ~PeerRegion();
-  PeerRegion(const PeerRegion&) = delete;
-  PeerRegion& operator=(const PeerRegion&) = delete;
+  /// Nothing if the file cannot be opened here, is not what was offered, or could shrink.
+  static std::optional<PeerRegion> open(const RegionDescriptor& offer);
 
   uint64_t id() const { return offer_.id; }
   /// Null if it reaches beyond what was offered.
   const std::byte* at(uint64_t offset, uint32_t bytes) const;
 
  private:
-  PeerRegion(const RegionDescriptor& offer, std::byte* mapped, size_t mapped_bytes);
+  PeerRegion(const RegionDescriptor& offer, Mapping file) : offer_(offer), file_(std::move(file)) {}
 
   RegionDescriptor offer_;
-  std::byte* mapped_;
-  size_t mapped_bytes_;
+  Mapping file_;  // from the page on in which the bytes begin
 };
 
 }  // namespace peal::softnic

@@ -282,7 +282,7 @@ void ShmWire::Incoming::answer(const Packet& packet, const Payload& payload) {
 
 /// An offer, or the end of one. What cannot be mapped is not answered; false if it is neither.
 bool ShmWire::Incoming::borrow(const Packet& packet, const Payload& payload) {
-  const auto held_already = [&](const auto& one) { return one->id() == packet.address; };
+  const auto held_already = [&](const auto& one) { return one.id() == packet.address; };
   if (packet.kind == PacketKind::kTakeBack) {
     std::erase_if(peer_regions, held_already);
     return true;
@@ -294,8 +294,8 @@ bool ShmWire::Incoming::borrow(const Packet& packet, const Payload& payload) {
     return false;
   }
   auto mapped = PeerRegion::open(offer);
-  if (mapped == nullptr) return true;
-  peer_regions.push_back(std::move(mapped));
+  if (!mapped) return true;
+  peer_regions.push_back(std::move(*mapped));
   answer(wire_record(PacketKind::kBorrowed, offer.id, 0), Payload{});
   return true;
 }
@@ -305,7 +305,7 @@ bool ShmWire::Incoming::find_in_region(const Packet& packet, Payload& payload) c
   RegionBytes place;
   if (!copy_out(payload, &place)) return false;
   for (const auto& one : peer_regions) {
-    const std::byte* const at = one->id() == place.id ? one->at(place.at, packet.bytes) : nullptr;
+    const std::byte* const at = one.id() == place.id ? one.at(place.at, packet.bytes) : nullptr;
     if (at == nullptr) continue;
     payload.clear();
     payload.append(at, packet.bytes);

@@ -99,7 +99,7 @@ class ShmWire {
     bool has_late = false;
     bool lost = false;
     Port* port = nullptr;
-    std::vector<std::unique_ptr<PeerRegion>> peer_regions;
+    std::vector<PeerRegion> peer_regions;
 
     void acknowledge(const Packet& packet);
     void answer(const Packet& packet, const Payload& payload);

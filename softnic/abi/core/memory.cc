@@ -226,7 +226,11 @@ Refusal Pd::retire() { return kind == ObjectKind::kPd ? nic().free_pd(pdn) : Ref
 
 namespace {
 
-void unmap_page(std::byte* page) { munmap(page, kUarBytes); }
+Buffer map_page(int flags, int fd) {
+  void* page = mmap(nullptr, kUarBytes, PROT_READ | PROT_WRITE, MAP_SHARED | flags, fd, 0);
+  if (page == MAP_FAILED) refuse(errno);
+  return Buffer(static_cast<std::byte*>(page), [](std::byte* p) { munmap(p, kUarBytes); });
+}
 
 /// A page that this process can store to and nobody can pin, so that no driver maps it for a GPU:
 /// what a doorbell register is to a CUDA that may not have it.
@@ -240,9 +244,7 @@ Buffer make_unmappable_page() {
     refuse(error);
   }
   if (ftruncate(secret.get(), kUarBytes) != 0) refuse(errno);
-  void* page = mmap(nullptr, kUarBytes, PROT_READ | PROT_WRITE, MAP_SHARED, secret.get(), 0);
-  if (page == MAP_FAILED) refuse(errno);
-  return Buffer(static_cast<std::byte*>(page), unmap_page);
+  return map_page(0, secret.get());
 }
 
 /// A page of its own: a GPU's, or the host's, shared so that a fork cannot move it away from a GPU
@@ -252,9 +254,7 @@ Buffer make_uar_page(Nic& nic) {
   if (const auto on_gpu = nic.gpu_page(kUarBytes)) {
     return Buffer(on_gpu.get(), [on_gpu](std::byte*) {});
   }
-  void* page = mmap(nullptr, kUarBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (page == MAP_FAILED) refuse(errno);
-  return Buffer(static_cast<std::byte*>(page), unmap_page);
+  return map_page(MAP_ANONYMOUS, -1);
 }
 
 }  // namespace

@@ -185,7 +185,7 @@ TEST(SharedRegion, NamesTheBytesOfItsFile) {
   EXPECT_FALSE(region->covers(file.memory + 12345 + 99'000, 1001, &at));
   EXPECT_FALSE(region->covers(file.memory + 12344, 1, &at));
   const auto borrowed = PeerRegion::open(region->offer());
-  ASSERT_NE(borrowed, nullptr);
+  ASSERT_TRUE(borrowed);
   file.memory[12345 + 5] = std::byte{9};
   EXPECT_EQ(*borrowed->at(5, 1), std::byte{9});
   EXPECT_EQ(borrowed->at(99'000, 1001), nullptr);
@@ -203,7 +203,7 @@ TEST(SharedRegion, WhatIsNotAsOfferedIsNotBorrowed) {
     RegionDescriptor offer = good;
     offer.fd = file.fd;
     change(offer);
-    return PeerRegion::open(offer) == nullptr;
+    return !PeerRegion::open(offer);
   };
   EXPECT_FALSE(refused([](RegionDescriptor&) {}));
   EXPECT_TRUE(refused([](RegionDescriptor& o) { o.inode += 1; }));
