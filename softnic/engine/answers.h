@@ -118,7 +118,7 @@ class Answers : public Recovery {
 
   PEAL_HD bool scatter_payload(const QueuePair& qp, const PendingWqe& pending, uint64_t offset,
                                const Payload& payload) const {
-    const ScatterList list = {pending.index, pending.data_unit, pending.units};
+    const ScatterList list = {qp, pending.index, pending.data_unit, pending.units};
     const bool late = port_.faults != nullptr && fetches_late(*port_.faults, qp, pending.index);
     if (!late) land_fetched(port_);
     const auto store = [&](std::byte* to, const DataItem& item, uint64_t inside,
@@ -128,7 +128,7 @@ class Answers : public Recovery {
     };
     for (uint32_t i = 0; i < payload.count; ++i) {
       const Payload::Chunk& chunk = payload.chunk[i];
-      if (!scatter(port_, qp, list, offset, chunk.memory, chunk.bytes, store)) return false;
+      if (!scatter(port_, qp.pd, list, offset, chunk.memory, chunk.bytes, store)) return false;
       offset += chunk.bytes;
     }
     return true;

@@ -334,11 +334,16 @@ PEAL_HD bool gather(const Port& port, const QueuePair& qp, const Request& reques
   return true;
 }
 
-/// A data list that receives: which segments of which WQE.
+/// A data list that receives: which segments of which WQE. One of no bytes is behind the last.
 struct ScatterList {
+  const QueuePair& qp;
   uint64_t index;
   uint32_t data_unit;
   uint32_t units;
+
+  PEAL_HD DataItem operator()(uint32_t at) const {
+    return data_unit + at < units ? read_data(qp, index, data_unit + at) : DataItem{};
+  }
 };
 
 /// Stores bytes of a data list at once.
@@ -349,20 +354,20 @@ struct PlaceNow {
   }
 };
 
-/// Spreads `bytes` bytes over the data list, `offset` bytes into it; `store` is told where in
-/// memory, and how far into which item. False when the list does not allow it (any more).
-template <class Store = PlaceNow>
-PEAL_HD bool scatter(const Port& port, const QueuePair& qp, const ScatterList& list,
-                     uint64_t offset, const std::byte* from, uint64_t bytes,
-                     const Store& store = {}) {
-  for (uint32_t unit = list.data_unit; unit < list.units && bytes > 0; ++unit) {
-    const DataItem item = read_data(qp, list.index, unit);
-    if (item.is_inline) return false;
+/// Spreads `bytes` bytes over a data list, `offset` bytes into it: `item_at(0)` and so on, one of
+/// no bytes behind the last. `store` is told where in memory, and how far into which item. False
+/// when the list does not allow it (any more).
+template <class ItemAt, class Store = PlaceNow>
+PEAL_HD bool scatter(const Port& port, uint32_t pd, const ItemAt& item_at, uint64_t offset,
+                     const std::byte* from, uint64_t bytes, const Store& store = {}) {
+  for (uint32_t at = 0; bytes > 0; ++at) {
+    const DataItem item = item_at(at);
+    if (item.is_inline || item.bytes == 0) return false;
     if (offset >= item.bytes) {
       offset -= item.bytes;
       continue;
     }
-    std::byte* memory = local_memory(port, qp.pd, item, kLocalWrite);
+    std::byte* memory = local_memory(port, pd, item, kLocalWrite);
     if (memory == nullptr) return false;
     const uint64_t take = item.bytes - offset < bytes ? item.bytes - offset : bytes;
     store(memory + offset, item, offset, from, take);
@@ -370,7 +375,7 @@ PEAL_HD bool scatter(const Port& port, const QueuePair& qp, const ScatterList& l
     bytes -= take;
     offset = 0;
   }
-  return bytes == 0;
+  return true;
 }
 
 }  // namespace peal::softnic

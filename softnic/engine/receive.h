@@ -170,27 +170,12 @@ PEAL_HD mlx5::Syndrome check_receive(const Port& port, const QueuePair& qp,
 PEAL_HD bool fill_receive(const Port& port, const QueuePair& qp, const Arrival& arrival,
                           const Payload& payload) {
   const ReceiveEntry entry = claimed_entry(port, qp, arrival.stream);
+  const auto item_at = [&entry](uint32_t unit) { return read_receive(entry, unit); };
   uint64_t offset = arrival.packet.offset;
-  uint32_t unit = 0;
-  DataItem item = read_receive(entry, unit);
   for (uint32_t i = 0; i < payload.count; ++i) {
-    Payload::Chunk chunk = payload.chunk[i];
-    while (chunk.bytes > 0) {
-      if (item.bytes == 0 || item.is_inline) return false;
-      if (offset >= item.bytes) {
-        offset -= item.bytes;
-        item = read_receive(entry, ++unit);
-        continue;
-      }
-      std::byte* memory = local_memory(port, entry.pd, item, kLocalWrite);
-      if (memory == nullptr) return false;
-      const uint64_t left = item.bytes - offset;
-      const auto take = static_cast<uint32_t>(left < chunk.bytes ? left : chunk.bytes);
-      place(memory + offset, chunk.memory, take);
-      chunk.memory += take;
-      chunk.bytes -= take;
-      offset += take;
-    }
+    const Payload::Chunk& chunk = payload.chunk[i];
+    if (!scatter(port, entry.pd, item_at, offset, chunk.memory, chunk.bytes)) return false;
+    offset += chunk.bytes;
   }
   return true;
 }

@@ -372,11 +372,11 @@ class Requester : private Recovery {
 
   PEAL_HD bool keep_direct(const QueuePair& qp, const Response& answer, uint32_t bytes) const {
     const Sender& send = qp.send;
-    const ScatterList list = {send.next, send.request.data_unit, send.request.units};
+    const ScatterList list = {qp, send.next, send.request.data_unit, send.request.units};
     const std::byte* from = send.request.is_atomic()
                                 ? reinterpret_cast<const std::byte*>(&answer.value)
                                 : answer.memory;
-    return scatter(port_, qp, list, send.offset, from, bytes);
+    return scatter(port_, qp.pd, list, send.offset, from, bytes);
   }
 
   /// A datagram goes out, or is lost, and has completed.
