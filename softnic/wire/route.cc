@@ -48,13 +48,13 @@ void Router::refuse_stranger(const AddressPath& path) const {
   fabric_.refuse_stranger(device_.ethernet ? lid_behind_mac(path) : path.lid);
 }
 
-PacketRoute Router::route(const AddressPath& path) const {
-  PacketRoute route = device_.ethernet ? ethernet(path) : infiniband(path);
+PacketPath Router::route(const AddressPath& path) const {
+  PacketPath route = device_.ethernet ? ethernet(path) : infiniband(path);
   if (path.port != device_.port || !device_.active()) route.lid = 0;
   return route;
 }
 
-PacketRoute Router::infiniband(const AddressPath& path) const {
+PacketPath Router::infiniband(const AddressPath& path) const {
   const Peer peer = fabric_.find(path.lid);
   if (!peer.found()) return {.lid = path.global ? uint16_t{0} : path.lid};
   const PortNotice port = Fabric::notice_of(peer);
@@ -66,9 +66,9 @@ PacketRoute Router::infiniband(const AddressPath& path) const {
   return {.lid = path.lid};
 }
 
-PacketRoute Router::ethernet(const AddressPath& path) const {
+PacketPath Router::ethernet(const AddressPath& path) const {
   const Gid& source = gids_[path.source_gid];
-  PacketRoute route{.network = source.network};
+  PacketPath route{.network = source.network};
   const uint16_t lid = lid_behind_mac(path);
   const PortNotice port = Fabric::notice_of(fabric_.find(lid));
   if (!port.active || !port.ethernet || !holds(port.gids, path.gid, source.network)) return route;
@@ -97,10 +97,9 @@ PacketPath Router::way(const AddressVector& vector, uint8_t port) const {
   std::copy(mac.begin(), mac.end(), path.mac);
   std::copy(std::begin(vector.route.rgid), std::end(vector.route.rgid), path.gid);
   if (fault_of(path) != nullptr) return {};
-  const PacketRoute found = route(path);
-  PacketPath way = {.lid = found.lid, .network = found.network};
+  PacketPath way = route(path);
   const Gid& source = gids_[path.source_gid];
-  if (found.network == Network::kRoceV2)
+  if (way.network == Network::kRoceV2)
     way.headers = is_ipv4(source.raw.data()) ? kHeadersIpv4 : kHeadersIpv6;
   std::copy(source.raw.begin(), source.raw.end(), way.source);
   return way;

@@ -15,12 +15,6 @@
 
 namespace peal::softnic {
 
-/// Where packets go and as what. `lid` 0: to nobody.
-struct PacketRoute {
-  uint16_t lid = 0;
-  Network network = Network::kInfiniBand;
-};
-
 /// One end of the paths: a device and its place on a fabric.
 class Router {
  public:
@@ -34,9 +28,9 @@ class Router {
   /// Fabric::refuse_stranger(). For control calls: way() takes such a NIC for nobody.
   void refuse_stranger(const AddressPath& path) const;
 
-  /// Where a path that is not refused leads. With a GID, and on Ethernet, the peer's port is looked
-  /// up now; a bare LID may name a NIC that is still to come.
-  PacketRoute route(const AddressPath& path) const;
+  /// Where a path that is not refused leads, and as what. With a GID, and on Ethernet, the peer's
+  /// port is looked up now; a bare LID may name a NIC that is still to come.
+  PacketPath route(const AddressPath& path) const;
 
   /// The same of the address that a request carries from `port`. What a path would be refused for
   /// leads to nobody.
@@ -50,8 +44,8 @@ class Router {
   std::optional<Mac> resolve(const uint8_t (&gid)[16], Network network) const;
 
  private:
-  PacketRoute infiniband(const AddressPath& path) const;
-  PacketRoute ethernet(const AddressPath& path) const;
+  PacketPath infiniband(const AddressPath& path) const;
+  PacketPath ethernet(const AddressPath& path) const;
 
   const Fabric& fabric_;
   const PresentedDevice& device_;

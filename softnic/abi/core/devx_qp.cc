@@ -113,7 +113,7 @@ void read_path(const Nic& nic, const prm::Reader& context, QueuePairAttributes* 
   }
   if (nic.router().fault_of(path) != nullptr) fail(Syndrome::kPath);
   nic.router().refuse_stranger(path);
-  const PacketRoute route = nic.router().route(path);
+  const PacketPath route = nic.router().route(path);
   to->remote_lid = route.lid;
   to->network = route.network;
 }

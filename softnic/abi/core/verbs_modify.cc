@@ -87,7 +87,7 @@ void set_address(const Nic& nic, const ibv_ah_attr& address, QueuePairAttributes
   to->path = path_of(nic, address);
   to->path.port = before.port;
   to->path.pkey_index = before.pkey_index;
-  const PacketRoute route = nic.router().route(to->path);
+  const PacketPath route = nic.router().route(to->path);
   to->remote_lid = route.lid;
   to->network = route.network;
   to->in_order = nic.device().orders(to->path.service_level);
