@@ -104,7 +104,6 @@ class Context : public ContextLayout {
   /// Async events of this context's verbs objects; see events.cc.
   WakingQueue<ibv_async_event> events{EFD_NONBLOCK};
   Uar* shared_uar = nullptr;  // the non-cached singleton
-  uint32_t shared_uar_holders = 0;
 
  private:
   void keep(std::unique_ptr<Object> object);

@@ -30,8 +30,6 @@ int explained(int error, std::string_view text, const char* remedy = "") noexcep
 
 const char* why_refused() noexcept { return why; }
 
-void refuse(int error) { throw Errno(error); }
-
 int errno_of(CommandStatus status) {
   constexpr Row<CommandStatus, int> kErrors[] = {
       {CommandStatus::kOk, 0},
@@ -65,7 +63,7 @@ int errno_of_current_exception() noexcept {
   try {
     throw;
   } catch (const Errno& failure) {
-    return failure.value();
+    return failure.value;
   } catch (const std::system_error& failure) {
     const int error = failure.code().value();
     const std::string_view said = failure.what();

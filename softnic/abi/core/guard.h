@@ -8,25 +8,18 @@
 #pragma once
 
 #include <cerrno>
-#include <exception>
 #include <mutex>
 
 #include "softnic/nic.h"
 
 namespace peal::softnic::abi {
 
-/// Thrown inside a control call; the entry point answers `value()` as errno.
-class Errno : public std::exception {
- public:
-  explicit Errno(int value) : value_(value) {}
-  int value() const { return value_; }
-  const char* what() const noexcept override { return "control call refused"; }
-
- private:
-  int value_;
+/// Thrown inside a control call; the entry point answers `value` as errno.
+struct Errno {
+  int value;
 };
 
-[[noreturn]] void refuse(int error);
+[[noreturn]] inline void refuse(int error) { throw Errno{error}; }
 
 /// The errno rdma-core's provider derives from a firmware status.
 int errno_of(CommandStatus status);

@@ -390,7 +390,6 @@ mlx5dv_devx_uar* mlx5dv_devx_alloc_uar(ibv_context* handle, uint32_t flags) {
       refuse(EOPNOTSUPP);
     if (flags != MLX5DV_UAR_ALLOC_TYPE_NC) return context.adopt(make_uar(context));
     if (context.shared_uar == nullptr) context.shared_uar = context.adopt(make_uar(context));
-    ++context.shared_uar_holders;
     return context.shared_uar;
   });
 }
@@ -401,12 +400,8 @@ void mlx5dv_devx_free_uar(mlx5dv_devx_uar* handle) {
   answer_error([&] {
     auto& uar = *static_cast<Uar*>(handle);
     Context& context = uar.owner;
-    if (&uar == context.shared_uar) {
-      // Like the real library: the singleton lives as long as its context.
-      if (context.shared_uar_holders > 0) --context.shared_uar_holders;
-      return;
-    }
-    context.destroy(uar);
+    // Like the real library: the singleton lives as long as its context.
+    if (&uar != context.shared_uar) context.destroy(uar);
   });
 }
 

@@ -151,7 +151,6 @@ void VerbsQueuePair::modify(const ibv_qp_attr& attr, int mask) {
     to.mtu = nic().device().mtu;
     to.log_max_message = static_cast<uint8_t>(7 + to.mtu);  // one packet
   }
-  to.dc_access_key = dc_access_key;
   require(nic().modify_qp(number, from, to));
   set_state(verbs_state(target));
   if (target == QpState::kReset) forget_requests();

@@ -152,7 +152,6 @@ class VerbsQueuePair : public QueuePair, public VerbsQp {
   Buffer memory;
   VerbsSendQueue sent;
   VerbsReceiveQueue received;
-  uint64_t dc_access_key = 0;
 };
 
 /// Makes `fresh` a queue pair as the caller asks for it, whose capacity is told in `init`.
