@@ -119,7 +119,8 @@ class Answers : public Recovery {
   PEAL_HD bool scatter_payload(const QueuePair& qp, const PendingWqe& pending, uint64_t offset,
                                const Payload& payload) const {
     const ScatterList list = {qp, pending.index, pending.data_unit, pending.units};
-    const bool late = port_.faults != nullptr && fetches_late(*port_.faults, qp, pending.index);
+    const bool late = port_.faults != nullptr && qp.faults.plan == port_.faults->number &&
+                      qp.faults.late_fetch == pending.index;
     if (!late) land_fetched(port_);
     const auto store = [&](std::byte* to, const DataItem& item, uint64_t inside,
                            const std::byte* from, uint64_t bytes) {

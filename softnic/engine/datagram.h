@@ -61,12 +61,6 @@ PEAL_HD GlobalHeader global_header(const AddressVector& vector, const PacketPath
   return header;
 }
 
-/// Q_Key of a request: with its highest bit set, that of the queue pair which sends.
-PEAL_HD uint32_t queue_key(const QueuePair& qp, const Request& request) {
-  const auto asked = static_cast<uint32_t>(request.dc_key >> 32);
-  return (asked >> 31) != 0 ? qp.attributes.qkey : asked;
-}
-
 /// Takes a datagram in, or drops it.
 PEAL_HD void accept_datagram(Port& port, const Packet& packet, const Payload& payload, uint16_t lid,
                              uint64_t now) {

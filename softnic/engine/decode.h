@@ -106,11 +106,6 @@ PEAL_HD Fault measure(const Port& port, const QueuePair& qp, uint64_t index, Req
   return {};
 }
 
-/// Requests of the queue pair say where they go.
-PEAL_HD bool carries_addresses(const QueuePair& qp) {
-  return qp.service == Service::kDcInitiator || qp.service == Service::kDatagram;
-}
-
 /// The long form of the address in the WQE at block `index`.
 PEAL_HD AddressVector read_address(const QueuePair& qp, uint64_t index) {
   AddressVector vector;
@@ -216,7 +211,7 @@ PEAL_HD Fault decode_send(const Port& port, const QueuePair& qp, uint64_t index,
   request.rkey = 0;
   request.data_unit = 1;
   request.service_level = 0;
-  if (carries_addresses(qp)) {
+  if (qp.service == Service::kDcInitiator || qp.service == Service::kDatagram) {
     const uint32_t taken = read_address_vector(qp, index, request);
     if (taken == 0) return malformed();
     request.data_unit = static_cast<uint8_t>(1 + taken);

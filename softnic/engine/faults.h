@@ -172,23 +172,10 @@ PEAL_HD const FaultRule* fault_of(const Faults& faults, QueuePair& qp) {
   return mine.rule == 0 || end != mine.counted_until ? nullptr : &faults.plan.rule[mine.rule - 1];
 }
 
-/// From the WQE at `next` on, requests or their answers are lost.
-PEAL_HD void begin_losing(QueuePair& qp, const FaultRule& rule) {
-  qp.faults.loses = rule.kind;
-  qp.faults.lost_psn = qp.send.psn;
-  qp.faults.lost_tries = rule.times;
-}
-
 /// True when a packet of the queue pair is lost: a request, or the answer to one.
 PEAL_HD bool loses(const Faults& faults, const QueuePair& qp, FaultKind kind, uint32_t psn) {
   const QueueFaults& mine = qp.faults;
   return mine.plan == faults.number && mine.loses == kind && psn_distance(psn, mine.lost_psn) >= 0;
-}
-
-/// Silence has made the queue pair try once more.
-PEAL_HD void count_try(QueuePair& qp) {
-  QueueFaults& mine = qp.faults;
-  if (mine.lost_tries > 0 && --mine.lost_tries == 0) mine.loses = FaultKind::kNone;
 }
 
 /// Puts a send completion aside if it, or one before it on its queue, is to come late.
@@ -206,11 +193,6 @@ PEAL_HD bool defers(Faults& faults, QueuePair& qp, const Completed& done, uint64
   if (due == 0 || faults.full()) return false;
   faults.late[faults.late_count++] = {due, qp.qpn, done};
   return true;
-}
-
-/// What the WQE at block `index` fetches comes behind its completion.
-PEAL_HD bool fetches_late(const Faults& faults, const QueuePair& qp, uint64_t index) {
-  return qp.faults.plan == faults.number && qp.faults.late_fetch == index;
 }
 
 /// What was fetched and is under way to memory is there: the NIC is about to read.

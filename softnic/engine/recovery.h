@@ -142,7 +142,9 @@ class Recovery {
         return Met::kActed;
       case FaultKind::kLoseAck:
       case FaultKind::kLoseRequest:
-        begin_losing(qp, *rule);
+        mine.loses = rule->kind;  // from this WQE on
+        mine.lost_psn = send.psn;
+        mine.lost_tries = rule->times;
         break;
       case FaultKind::kLateCqe:
         mine.late = true;

@@ -125,14 +125,11 @@ class Requester : private Recovery {
       default:
         break;
     }
-    if (request.fetches() && send.reads >= 1u << depth_log(qp)) return false;
+    // The responder keeps 16 answers for repeated atomics.
+    const uint32_t log_depth = qp.attributes.log_initiator_depth;
+    if (request.fetches() && send.reads >= 1u << (log_depth < 4 ? log_depth : 4)) return false;
     if (!request.travels() || qp.service != Service::kDcInitiator) return true;
     return connect_dc(qp);
-  }
-
-  PEAL_HD static uint32_t depth_log(const QueuePair& qp) {
-    const uint32_t log = qp.attributes.log_initiator_depth;
-    return log < 4 ? log : 4;  // the responder keeps 16 answers for repeated atomics
   }
 
   /// A DC initiator talks to one target at a time: the old connection is drained first.
@@ -203,7 +200,8 @@ class Requester : private Recovery {
     send.resend_at = now_ + one_try;
     if (give_up) send.give_up_at = send.resend_at;
     if (send.drained()) return false;
-    if (port_.faults != nullptr) count_try(qp);
+    QueueFaults& faults = qp.faults;
+    if (faults.lost_tries > 0 && --faults.lost_tries == 0) faults.loses = FaultKind::kNone;
     rewind(qp);
     return true;
   }
@@ -401,7 +399,9 @@ class Requester : private Recovery {
     packet.flags = static_cast<uint8_t>(packet.flags | kDatagram | kLastOfMessage |
                                         (request.global ? kGlobal : 0));
     packet.destination = request.dc_target;
-    packet.rkey = queue_key(qp, request);
+    const auto queue_key = static_cast<uint32_t>(request.dc_key >> 32);
+    // With the highest bit set that of the queue pair counts.
+    packet.rkey = (queue_key >> 31) != 0 ? qp.attributes.qkey : queue_key;
     packet.network = send.way.network;
     const bool carried = carry(send.way.lid, packet, payload);
     if (carried) {

@@ -118,11 +118,8 @@ class PortCopy {
 
   void download(Port& port, cudaStream_t stream) const {
     Port copy;
-    check(cudaMemcpyAsync(&copy, port_.as<Port>(), sizeof(copy), cudaMemcpyDeviceToHost, stream),
-          "cudaMemcpyAsync");
-    check(cudaMemcpyAsync(port.cqs, cqs_.as<CompletionQueue>(),
-                          sizeof(CompletionQueue) * port.cq_count, cudaMemcpyDeviceToHost, stream),
-          "cudaMemcpyAsync");
+    down(&copy, port_, sizeof(copy), stream);
+    down(port.cqs, cqs_, sizeof(CompletionQueue) * port.cq_count, stream);
     check(cudaMemcpy2DAsync(port.qps, sizeof(QueuePair), qps_.as<QueuePair>(), sizeof(QueuePair),
                             moved_bytes(port), port.qp_count, cudaMemcpyDeviceToHost, stream),
           "cudaMemcpy2DAsync");

@@ -105,17 +105,16 @@ const char* launch_engine(const EngineArguments& arguments, uint32_t most_blocks
   EngineArguments a = arguments;
   if (a.lossy) {
     lossy_kernel<<<1, 2 * kLanes, 0, static_cast<cudaStream_t>(stream)>>>(a);
-    const cudaError_t error = cudaGetLastError();
-    return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
+  } else {
+    const uint32_t work = a.work_count;
+    const uint32_t blocks = work < most_blocks ? work : most_blocks;
+    const uint32_t wanted = (work + blocks - 1) / blocks;
+    const uint32_t serving = wanted < kMaxWarps - 1 ? wanted : kMaxWarps - 1;
+    const uint32_t share = (work + blocks * serving - 1) / (blocks * serving);
+    a.slots = share < kMaxSlots ? share : kMaxSlots;
+    engine_kernel<<<blocks, (1 + serving) * kLanes, serving * a.slots * sizeof(EngineSlot),
+                    static_cast<cudaStream_t>(stream)>>>(a);
   }
-  const uint32_t work = a.work_count;
-  const uint32_t blocks = work < most_blocks ? work : most_blocks;
-  const uint32_t wanted = (work + blocks - 1) / blocks;
-  const uint32_t serving = wanted < kMaxWarps - 1 ? wanted : kMaxWarps - 1;
-  const uint32_t share = (work + blocks * serving - 1) / (blocks * serving);
-  a.slots = share < kMaxSlots ? share : kMaxSlots;
-  engine_kernel<<<blocks, (1 + serving) * kLanes, serving * a.slots * sizeof(EngineSlot),
-                  static_cast<cudaStream_t>(stream)>>>(a);
   const cudaError_t error = cudaGetLastError();
   return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
 }
