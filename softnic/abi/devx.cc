@@ -102,22 +102,22 @@ void general(Opcode opcode, const Command& command) {
 
 using Handler = void (*)(Opcode, const Command&, Object&);
 
+void ask(Object& object, const Mailboxes& boxes, Handler handler) {
+  execute(object.owner, boxes,
+          [&](Opcode opcode, const Command& command) { handler(opcode, command, object); });
+}
+
 int on_object(Object& object, const Mailboxes& boxes, Handler handler) {
-  return answer_error([&] {
-    execute(object.owner, boxes,
-            [&](Opcode opcode, const Command& command) { handler(opcode, command, object); });
-  });
+  return answer_error([&] { ask(object, boxes, handler); });
 }
 
 /// The object behind a verbs handle, found by kind and number in its context.
 int on_verbs_object(ibv_context* handle, ObjectKind kind, uint32_t number, const Mailboxes& boxes,
                     Handler handler) {
   return answer_error([&] {
-    Context& context = Context::of(handle);
-    Object* object = context.find(kind, number);
+    Object* object = Context::of(handle).find(kind, number);
     if (object == nullptr) refuse(EINVAL);
-    execute(context, boxes,
-            [&](Opcode opcode, const Command& command) { handler(opcode, command, *object); });
+    ask(*object, boxes, handler);
   });
 }
 

@@ -132,7 +132,10 @@ class Line {
     if (name == "udp") return take_udp_ports();
     if (name == "bond") return set(device_.bonded, within(1, kPorts));
     if (name == "clock") return set(device_.clock, one_of(kClocks));
-    if (name == "refuse") return take_refusals();
+    if (name == "refuse") {
+      return for_each_item(value_,
+                           [&](string_view item) { device_.refuses |= one_of(item, kRefusals); });
+    }
     if (name == "dmabuf") return set(device_.dma_buf, one_of(kDmaBufs));
     if (name == "max_qp") return set(device_.max_qp, within(1, 1u << 17));
     if (name == "max_qp_wr") return set(device_.log_max_qp_wr, log_within(1u << 15));
@@ -204,10 +207,6 @@ class Line {
     const string_view first = take_until(value_, "-");
     set(device_.min_udp_port, within(first, 1, 0xffff));
     set(device_.max_udp_port, within(device_.min_udp_port, 0xffff));
-  }
-
-  void take_refusals() {
-    for_each_item(value_, [&](string_view item) { device_.refuses |= one_of(item, kRefusals); });
   }
 
   void take_gids() {

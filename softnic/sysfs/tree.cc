@@ -33,10 +33,6 @@ std::string hex(uint32_t value, int digits) {
   return text;
 }
 
-const char* type_text(Network network) {
-  return network == Network::kRoceV2 ? "RoCE v2\n" : "IB/RoCE v1\n";
-}
-
 void add_ports(const PresentedDevice& device, const std::string& at, Entries* entries) {
   for (int number = 1; number <= device.ports; ++number) {
     const std::string port = at + "/ports/" + std::to_string(number);
@@ -48,7 +44,7 @@ void add_ports(const PresentedDevice& device, const std::string& at, Entries* en
     for (size_t i = 0; i < device.gids.size(); ++i) {
       if (device.gids[i].source == GidRule::Source::kNone) continue;
       (*entries)[port + "/gid_attrs/types/" + std::to_string(i)] =
-          type_text(device.gids[i].network);
+          device.gids[i].network == Network::kRoceV2 ? "RoCE v2\n" : "IB/RoCE v1\n";
     }
   }
 }

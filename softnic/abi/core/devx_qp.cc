@@ -157,12 +157,6 @@ void read_rts(const Nic& nic, const prm::Reader& context, QueuePairAttributes* t
   to->send_psn = context.get(qpc::kSendPsn);
 }
 
-/// A device without atomics has no queue pair that takes them.
-void check_atomics(const Nic& nic, const QueuePairAttributes& to) {
-  const bool wanted = (to.access & kRemoteAtomic) != 0 || to.atomic_mode != 0;
-  if (wanted && nic.device().refuses_any(kRefuseAtomics)) fail(Syndrome::kUnsupportedMode);
-}
-
 /// The port of a bond that packets leave by. Without the option bit the field is not looked at;
 /// where no ports are bonded it is taken and means nothing.
 void read_lag_port(const Nic& nic, const prm::Reader& context, QueuePairAttributes* to) {
@@ -315,7 +309,9 @@ void modify_qp(const Command& command, QueuePair& qp) {
   if (!bare && opcode != Opcode::kRstToInit) read_optional(context, mask, &to);
   const bool steers = opcode == Opcode::kInitToRtr || opcode == Opcode::kRtsToRts;
   if (steers && (mask & prm::optional::kLagPort) != 0) read_lag_port(qp.nic(), context, &to);
-  if (!bare) check_atomics(qp.nic(), to);
+  const bool atomics = (to.access & kRemoteAtomic) != 0 || to.atomic_mode != 0;
+  if (!bare && atomics && qp.nic().device().refuses_any(kRefuseAtomics))
+    fail(Syndrome::kUnsupportedMode);
   to.state = step.to;
   require_ok(qp.nic().modify_qp(qp.number, from, to));
 }

@@ -33,12 +33,6 @@ Network source_network(const Nic& nic, uint32_t index) {
   return nic.router().network_of(static_cast<uint8_t>(index));
 }
 
-uint32_t access_of(const prm::Reader& context) {
-  return (context.test(dctc::kRemoteRead) ? kRemoteRead : 0u) |
-         (context.test(dctc::kRemoteWrite) ? kRemoteWrite : 0u) |
-         (context.test(dctc::kRemoteAtomic) ? kRemoteAtomic : 0u);
-}
-
 }  // namespace
 
 mlx5dv_devx_obj* create_dct(const Command& command) {
@@ -50,7 +44,9 @@ mlx5dv_devx_obj* create_dct(const Command& command) {
   config.pd = context.get(dctc::kPd);
   config.shared_receive_queue = context.get(dctc::kSrqn);
   config.receive_cq = context.get(dctc::kCq);
-  config.access = access_of(context);
+  config.access = (context.test(dctc::kRemoteRead) ? kRemoteRead : 0u) |
+                  (context.test(dctc::kRemoteWrite) ? kRemoteWrite : 0u) |
+                  (context.test(dctc::kRemoteAtomic) ? kRemoteAtomic : 0u);
   config.atomic_mode = static_cast<uint8_t>(context.get(dctc::kAtomicMode));
   config.min_rnr_timer = static_cast<uint8_t>(context.get(dctc::kMinRnrTimer));
   config.dc_access_key = context.wide(dctc::kAccessKey);
