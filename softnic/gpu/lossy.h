@@ -19,24 +19,18 @@
 
 namespace peal::softnic::gpu {
 
-/// See requester.h for what a wire promises, serve.h for replies.
-class LossyWire {
+/// See requester.h for what a wire promises, serve.h for replies. It finds ports as DirectWire
+/// does.
+class LossyWire : public DirectWire {
  public:
-  /// Ports by LID, null where there is none.
-  struct Ports {
-    Port* const* by_lid;
-    uint32_t lids;
-  };
-
   /// Requests of `mine` from here on, at time `now`.
-  PEAL_HD void begin(const Ports& ports, Port& mine, uint64_t now) {
-    ports_ = ports;
+  PEAL_HD void begin(const DirectWire& near, Port& mine, uint64_t now) {
+    static_cast<DirectWire&>(*this) = near;
     mine_ = &mine;
     now_ = now;
     count_ = 0;
   }
 
-  PEAL_HD Port* direct(uint16_t lid) { return lid < ports_.lids ? ports_.by_lid[lid] : nullptr; }
   PEAL_HD SendStatus open(uint16_t lid, uint64_t& generation) {
     if (direct(lid) == nullptr) return generation == 0 ? SendStatus::kAbsent : SendStatus::kLost;
     generation = 1;
@@ -103,7 +97,6 @@ class LossyWire {
     return plan != nullptr && (plan->stopped || plan->killed || port_down(peer, now_));
   }
 
-  Ports ports_;
   Port* mine_;
   uint64_t now_;
   uint32_t count_;
@@ -113,7 +106,7 @@ class LossyWire {
 /// Every queue pair once, at time `now`; `work` has those of a port side by side. True when
 /// anything happened. `tells` becomes true when a port has something for whoever drives it: an
 /// event, or that its process is to be killed.
-PEAL_HD bool lossy_round(const LossyWire::Ports& ports, const Assignment* work, uint32_t count,
+PEAL_HD bool lossy_round(const DirectWire& near, const Assignment* work, uint32_t count,
                          LossyWire& wire, uint64_t now, bool* tells) {
   // All ports first: what a plan does at this moment precedes what any queue pair does.
   const Port* attended = nullptr;
@@ -124,7 +117,7 @@ PEAL_HD bool lossy_round(const LossyWire::Ports& ports, const Assignment* work, 
   bool worked = false;
   for (uint32_t i = 0; i < count; ++i) {
     Port& port = *work[i].port;
-    wire.begin(ports, port, now);
+    wire.begin(near, port, now);
     if (!port.faults->killed) worked |= advance(port, wire, *work[i].qp, now, 1);
     worked |= wire.take_answers();
     if (port.events.count != 0 || port.faults->killed) *tells = true;

@@ -118,34 +118,6 @@ bool PeSession::translate(T*& address, uint64_t bytes) {
 
 namespace {
 
-/// Memory of the host, which this process does not have.
-template <class C>
-void forget_host_memory(C&) {}
-/// The queue is always empty.
-void forget_host_memory(CreateSrq& command) {
-  command.buffer = nullptr;
-  command.doorbell = nullptr;
-}
-/// Stores to a UAR page only wake, and a kernel does not sleep: the page stays where it is.
-void forget_host_memory(AttachUar& command) {
-  static std::byte nowhere;
-  if (command.page != nullptr) command.page = &nowhere;
-}
-
-/// What this engine cannot do of a part of a fault plan.
-template <class C>
-Refusal check_faults(const C&, pid_t) {
-  return {};
-}
-Refusal check_faults(const FaultRules& part, pid_t pe) {
-  const bool kills = std::ranges::any_of(
-      part.rule, [](const FaultRule& rule) { return rule.kind == FaultKind::kKill; });
-  if (!kills || pe > 0) return {};
-  return {CommandStatus::kBadOperation,
-          "fault=kill: the GPU engine does not see this PE's process: run both in one pid "
-          "namespace, or set PEAL_SOFTNIC_ENGINE=cpu"};
-}
-
 template <class C>
 constexpr size_t place_of = Command(C{}).index();
 
@@ -153,7 +125,16 @@ constexpr size_t place_of = Command(C{}).index();
 
 template <class C>
 Outcome PeSession::execute(C command) {
-  forget_host_memory(command);
+  // Memory of the host this process does not have: an SRQ is always empty; stores to a UAR page
+  // only wake, and a kernel does not sleep, so the page stays where it is.
+  static std::byte nowhere;
+  if constexpr (std::is_same_v<C, CreateSrq>) {
+    command.buffer = nullptr;
+    command.doorbell = nullptr;
+  }
+  if constexpr (std::is_same_v<C, AttachUar>) {
+    if (command.page != nullptr) command.page = &nowhere;
+  }
   if constexpr (NamesMemory<C>) {
     bool known = true;
     command.spans(
@@ -162,8 +143,14 @@ Outcome PeSession::execute(C command) {
       return Refusal{CommandStatus::kBadParameter, "memory that the GPU engine was not shown"};
     }
   }
-  const Refusal refusal = check_faults(command, calls_.peer_pid());
-  if (refusal.refused()) return refusal;
+  if constexpr (std::is_same_v<C, FaultRules>) {
+    const auto kills = [](const FaultRule& rule) { return rule.kind == FaultKind::kKill; };
+    if (std::ranges::any_of(command.rule, kills) && calls_.peer_pid() <= 0) {
+      return Refusal{CommandStatus::kBadOperation,
+                     "fault=kill: the GPU engine does not see this PE's process: run both in one "
+                     "pid namespace, or set PEAL_SOFTNIC_ENGINE=cpu"};
+    }
+  }
   const Outcome outcome = control_.run(command);
   if (outcome.refusal.refused()) return outcome;
   if constexpr (NamesMemory<C>) held_[{place_of<C>, outcome.number}] = std::move(offered_);
