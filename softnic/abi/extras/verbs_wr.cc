@@ -16,6 +16,8 @@
 namespace peal::softnic::abi {
 namespace {
 
+using mlx5::Opcode;
+
 /// What was put together since ibv_wr_start.
 struct BuiltRequest {
   bool started = false;
@@ -46,8 +48,7 @@ void keep(Builder& qp, int error) {
 
 /// Begins a request of the kind that `operation` (ibv_qp_create_send_ops_flags) names. Null when it
 /// cannot be; libmlx5 does not look whether the operation was asked for at creation.
-WqeWriter* begin(ibv_qp_ex* handle, uint64_t operation, mlx5::Opcode opcode,
-                 uint32_t immediate = 0) {
+WqeWriter* begin(ibv_qp_ex* handle, uint64_t operation, Opcode opcode, uint32_t immediate = 0) {
   Builder& qp = builder_of(handle);
   BuiltRequest& now = qp.building;
   constexpr unsigned kKnown =
@@ -66,10 +67,11 @@ WqeWriter* begin(ibv_qp_ex* handle, uint64_t operation, mlx5::Opcode opcode,
   return &*now.wqe;
 }
 
-void begin_remote(ibv_qp_ex* handle, uint64_t operation, const SendHead& head, uint32_t rkey,
-                  uint64_t address) {
-  if (WqeWriter* wqe = begin(handle, operation, head.opcode, head.immediate))
-    wqe->add(mlx5::RemoteAddressSegment{Be64(address), Be32(rkey), {}});
+WqeWriter* begin_remote(ibv_qp_ex* handle, uint64_t operation, const SendHead& head, uint32_t rkey,
+                        uint64_t address) {
+  WqeWriter* const wqe = begin(handle, operation, head.opcode, head.immediate);
+  if (wqe != nullptr) wqe->add(mlx5::RemoteAddressSegment{Be64(address), Be32(rkey), {}});
+  return wqe;
 }
 
 /// The request is whole when its data is set, and that of a datagram its address.
@@ -140,34 +142,6 @@ int wr_complete(ibv_qp_ex* handle) {
 
 void wr_abort(ibv_qp_ex* handle) { end(handle, false); }
 
-void wr_rdma_write(ibv_qp_ex* handle, uint32_t rkey, uint64_t address) {
-  begin_remote(handle, IBV_QP_EX_WITH_RDMA_WRITE, {mlx5::Opcode::kRdmaWrite, 0, 0}, rkey, address);
-}
-void wr_rdma_write_imm(ibv_qp_ex* handle, uint32_t rkey, uint64_t address, __be32 immediate) {
-  begin_remote(handle, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM,
-               {mlx5::Opcode::kRdmaWriteImm, 0, immediate}, rkey, address);
-}
-void wr_rdma_read(ibv_qp_ex* handle, uint32_t rkey, uint64_t address) {
-  begin_remote(handle, IBV_QP_EX_WITH_RDMA_READ, {mlx5::Opcode::kRdmaRead, 0, 0}, rkey, address);
-}
-void wr_send(ibv_qp_ex* handle) { begin(handle, IBV_QP_EX_WITH_SEND, mlx5::Opcode::kSend); }
-void wr_send_imm(ibv_qp_ex* handle, __be32 immediate) {
-  begin(handle, IBV_QP_EX_WITH_SEND_WITH_IMM, mlx5::Opcode::kSendImm, immediate);
-}
-void wr_atomic_cmp_swp(ibv_qp_ex* handle, uint32_t rkey, uint64_t address, uint64_t compare,
-                       uint64_t swap) {
-  begin_remote(handle, IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, {mlx5::Opcode::kAtomicCompareSwap, 0, 0},
-               rkey, address);
-  auto& wqe = builder_of(handle).building.wqe;
-  if (wqe) wqe->add(mlx5::AtomicSegment{Be64(swap), Be64(compare)});
-}
-void wr_atomic_fetch_add(ibv_qp_ex* handle, uint32_t rkey, uint64_t address, uint64_t add) {
-  begin_remote(handle, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, {mlx5::Opcode::kAtomicFetchAdd, 0, 0},
-               rkey, address);
-  auto& wqe = builder_of(handle).building.wqe;
-  if (wqe) wqe->add(mlx5::AtomicSegment{Be64(add), {}});
-}
-
 /// An operation that no queue pair here has. Calling it is kept like any other mistake.
 template <class... Arguments>
 void wr_unsupported(ibv_qp_ex* handle, Arguments...) {
@@ -179,13 +153,31 @@ Builder::Builder(Context& of, uint64_t operations)
   ibv_qp_ex::wr_start = abi::wr_start;
   ibv_qp_ex::wr_complete = abi::wr_complete;
   ibv_qp_ex::wr_abort = abi::wr_abort;
-  ibv_qp_ex::wr_rdma_write = abi::wr_rdma_write;
-  ibv_qp_ex::wr_rdma_write_imm = abi::wr_rdma_write_imm;
-  ibv_qp_ex::wr_rdma_read = abi::wr_rdma_read;
-  ibv_qp_ex::wr_send = abi::wr_send;
-  ibv_qp_ex::wr_send_imm = abi::wr_send_imm;
-  ibv_qp_ex::wr_atomic_cmp_swp = abi::wr_atomic_cmp_swp;
-  ibv_qp_ex::wr_atomic_fetch_add = abi::wr_atomic_fetch_add;
+  wr_rdma_write = [](ibv_qp_ex* handle, uint32_t rkey, uint64_t address) {
+    begin_remote(handle, IBV_QP_EX_WITH_RDMA_WRITE, {Opcode::kRdmaWrite, 0, 0}, rkey, address);
+  };
+  wr_rdma_write_imm = [](ibv_qp_ex* handle, uint32_t rkey, uint64_t address, __be32 immediate) {
+    begin_remote(handle, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM, {Opcode::kRdmaWriteImm, 0, immediate},
+                 rkey, address);
+  };
+  wr_rdma_read = [](ibv_qp_ex* handle, uint32_t rkey, uint64_t address) {
+    begin_remote(handle, IBV_QP_EX_WITH_RDMA_READ, {Opcode::kRdmaRead, 0, 0}, rkey, address);
+  };
+  wr_send = [](ibv_qp_ex* handle) { begin(handle, IBV_QP_EX_WITH_SEND, Opcode::kSend); };
+  wr_send_imm = [](ibv_qp_ex* handle, __be32 immediate) {
+    begin(handle, IBV_QP_EX_WITH_SEND_WITH_IMM, Opcode::kSendImm, immediate);
+  };
+  wr_atomic_cmp_swp = [](ibv_qp_ex* handle, uint32_t rkey, uint64_t address, uint64_t compare,
+                         uint64_t swap) {
+    auto* wqe = begin_remote(handle, IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP,
+                             {Opcode::kAtomicCompareSwap, 0, 0}, rkey, address);
+    if (wqe != nullptr) wqe->add(mlx5::AtomicSegment{Be64(swap), Be64(compare)});
+  };
+  wr_atomic_fetch_add = [](ibv_qp_ex* handle, uint32_t rkey, uint64_t address, uint64_t add) {
+    auto* wqe = begin_remote(handle, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD,
+                             {Opcode::kAtomicFetchAdd, 0, 0}, rkey, address);
+    if (wqe != nullptr) wqe->add(mlx5::AtomicSegment{Be64(add), {}});
+  };
   wr_set_sge = [](ibv_qp_ex* handle, uint32_t lkey, uint64_t address, uint32_t bytes) {
     const ibv_sge sge = {address, bytes, lkey};
     set_list(handle, {&sge, 1});
