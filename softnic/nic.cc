@@ -3,13 +3,11 @@
 // The NIC of this process: its place on the fabric, and the engine that answers its control calls.
 #include "softnic/nic.h"
 
-#include <sys/epoll.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <stdexcept>
-#include <system_error>
 
 #include "base/files.h"
 #include "softnic/driver.h"
@@ -59,10 +57,8 @@ Nic::Nic(const PresentedDevice& device)
       gids_(gid_table(device_, fabric_.lid(), fabric_.guid())),
       router_(fabric_, device_, gids_),
       exporter_(gpu::make_cuda_exporter()),
-      cpu_(std::make_unique<CpuEngine>(fabric_, router_, settings_, device_)),
-      events_(epoll_create1(EPOLL_CLOEXEC)) {
-  if (!events_) throw std::system_error(errno, std::generic_category(), "softnic: epoll");
-  watch_events();
+      cpu_(std::make_unique<CpuEngine>(fabric_, router_, settings_, device_)) {
+  events_.add(cpu_->control.event_fd());
   fabric_.announce({.ethernet = device_.ethernet,
                     .active = device_.active(),
                     .subnet = device_.subnet,
@@ -89,15 +85,6 @@ Refusal Nic::released(const Command& destroy) {
   const Refusal refusal = run(destroy).refusal;
   if (!refusal.refused()) queue_pairs_.fetch_sub(1);
   return refusal;
-}
-
-void Nic::watch_events() {
-  const int fd = on_gpu() ? gpu_->event_fd() : cpu_->control.event_fd();
-  epoll_event event = {};
-  event.events = EPOLLIN;
-  if (epoll_ctl(events_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
-    throw std::system_error(errno, std::generic_category(), "softnic: epoll_ctl");
-  }
 }
 
 bool Nic::admit(const void* address) {
@@ -179,7 +166,7 @@ void Nic::move_to_gpu(const void* address) {
     if (refusal.refused())
       throw std::runtime_error("PEAL_SOFTNIC_FAULTS: " + std::string(refusal.reason));
   }
-  watch_events();
+  events_.add(gpu_->event_fd());
 }
 
 Refusal Nic::set_faults(const FaultPlan& plan) {

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "softnic/control/commands.h"
+#include "softnic/control/waking_queue.h"
 #include "softnic/engine/fault_plan.h"
 #include "softnic/presentation/settings.h"
 #include "softnic/wire/fabric.h"
@@ -138,7 +139,7 @@ class Nic {
 
   /// Next async event, or false. event_fd() is readable while one waits.
   bool next_event(AsyncEvent* event);
-  int event_fd() const { return events_.get(); }
+  int event_fd() const { return events_.fd(); }
 
   /// Misuse counted so far, of all queues of this NIC.
   Violations violations() const { return run(QueryViolations{}).violations; }
@@ -158,7 +159,6 @@ class Nic {
   Refusal released(const Command& destroy);
 
   void move_to_gpu(const void* address);
-  void watch_events();
 
   Settings settings_;
   PresentedDevice device_;
@@ -171,7 +171,7 @@ class Nic {
   int home_ = 0;  // GPU of the memory that decided for one, which may be gone since
   bool decided_ = false;
   std::atomic<uint32_t> queue_pairs_ = 0;
-  Fd events_;  // epoll: readable while the engine in charge has events
+  AnyReadable events_;  // of the engine in charge
 };
 
 }  // namespace peal::softnic

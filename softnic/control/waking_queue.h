@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A queue of events with a descriptor, an eventfd, that is readable exactly while one waits: poll,
-// epoll and O_NONBLOCK do with it what they do with rdma-core's.
+// epoll and O_NONBLOCK do with it what they do with rdma-core's. And one descriptor for several.
 #pragma once
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include <cstdint>
 #include <deque>
 #include <mutex>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -69,6 +71,30 @@ class WakingQueue {
   Fd wake_;
   mutable std::mutex mutex_;
   std::deque<T> waiting_;
+};
+
+/// A descriptor that is readable while one of those that it has is.
+class AnyReadable {
+ public:
+  AnyReadable() : epoll_(epoll_create1(EPOLL_CLOEXEC)) { require(epoll_.get(), "epoll_create1"); }
+  AnyReadable(int first, int second) : AnyReadable() {
+    add(first);
+    add(second);
+  }
+  void add(int fd) {
+    epoll_event event = {};
+    event.events = EPOLLIN;
+    require(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event), "epoll_ctl");
+  }
+  int fd() const { return epoll_.get(); }
+
+ private:
+  static void require(int answer, const char* call) {
+    if (answer >= 0) return;
+    throw std::system_error(errno, std::generic_category(), std::string("softnic: ") + call);
+  }
+
+  Fd epoll_;
 };
 
 /// Waits until `take` has taken something, 1, or failed, -1 and errno; 0 sends it back to wait for

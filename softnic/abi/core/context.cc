@@ -3,43 +3,18 @@
 // Device list, the object table of a context. Opening a device is in open.cc.
 #include "softnic/abi/core/context.h"
 
-#include <sys/epoll.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <system_error>
 
 #include "softnic/abi/core/memory.h"
 #include "softnic/presentation/settings.h"
 
 namespace peal::softnic::abi {
-namespace {
-
-Fd checked(int fd, const char* call) {
-  if (fd < 0) throw std::system_error(errno, std::generic_category(), call);
-  return Fd(fd);
-}
-
-void watch(int epoll, int fd) {
-  epoll_event event = {};
-  event.events = EPOLLIN;
-  if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) != 0)
-    throw std::system_error(errno, std::generic_category(), "epoll_ctl");
-}
-
-}  // namespace
 
 void require_port(Context& context, uint32_t port) {
   if (port < 1 || port > context.nic().device().ports) refuse(EINVAL);
-}
-
-Fd watch_both(int first, int second) {
-  Fd both = checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1");
-  watch(both.get(), first);
-  watch(both.get(), second);
-  return both;
 }
 
 void require_devx(Context& context) {
@@ -59,13 +34,12 @@ Context::Context(Device& device)
     : nic_(device.shared_nic()),
       // One descriptor a caller can poll, readable for this context's own events and while the NIC
       // has events that nobody has routed yet.
-      async_fd_(watch_both(events.fd(), nic_->event_fd())),
-      command_fd_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")) {
+      async_fd_(events.fd(), nic_->event_fd()) {
   verbs.sz = kVerbsContextBytes;
   ibv_context& context = verbs.context;
   context.device = &device;
-  context.cmd_fd = command_fd_.get();
-  context.async_fd = async_fd_.get();
+  context.cmd_fd = command_fd_.fd();
+  context.async_fd = async_fd_.fd();
   context.num_comp_vectors = 1;
   pthread_mutex_init(&context.mutex, nullptr);
   context.abi_compat = __VERBS_ABI_IS_EXTENDED;

@@ -109,10 +109,10 @@ class Context : public ContextLayout {
   void keep(std::unique_ptr<Object> object);
 
   std::shared_ptr<Nic> nic_;
-  Fd async_fd_;
+  AnyReadable async_fd_;
   // In the place of the kernel's character device: clients duplicate and pass it on. An epoll set
   // takes no command: write and ioctl are refused.
-  Fd command_fd_;
+  AnyReadable command_fd_;
   Uar* verbs_uar_ = nullptr;
   uint32_t numbers_ = 0;
   Table<std::atomic<VerbsQp*>> pollable_{0, kMaxQueuePairs};
@@ -172,9 +172,6 @@ void require_port(Context& context, uint32_t port);
 /// Nanoseconds since 1970 at that tick of the device's clock. Time stamps of completions count its
 /// ticks: nanoseconds of CLOCK_MONOTONIC.
 uint64_t wall_clock_of(uint64_t tick);
-
-/// A descriptor that is readable while one of two is.
-Fd watch_both(int first, int second);
 
 /// Throws EINVAL unless the context has DEVX, as the kernel does for one without a user id.
 void require_devx(Context& context);

@@ -19,12 +19,12 @@ class EventChannel : public Object, public mlx5dv_devx_event_channel {
       : Object(ObjectKind::kEventChannel, of),
         mlx5dv_devx_event_channel{},
         cookies(std::make_shared<WakingQueue<uint64_t>>(EFD_NONBLOCK)),
-        descriptor(watch_both(cookies->fd(), nic().event_fd())) {
-    fd = descriptor.get();
+        descriptor(cookies->fd(), nic().event_fd()) {
+    fd = descriptor.fd();
   }
 
   const std::shared_ptr<WakingQueue<uint64_t>> cookies;
-  const Fd descriptor;  // epoll: of `cookies`, and of the NIC's events that nobody routed yet
+  const AnyReadable descriptor;  // of `cookies`, and of the NIC's events that nobody routed yet
 };
 
 /// Events that the kernel knows for queue pairs and for completion queues.
