@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
+// Events that clients wait for.
+//
 // Async events: the NIC has one queue, each context gets those of its own verbs objects and the
 // port's.
 //
@@ -7,7 +9,13 @@
 //
 // Objects made by DEVX have no verbs handle to name: their events go to the DEVX event channels
 // that subscribed to them, and nowhere else.
-#include "softnic/abi/core/acknowledged.h"
+//
+// Completion channels: an armed CQ that gets an entry becomes one event of its channel.
+//
+//   ibv_req_notify_cq -> NIC's arm ... engine -> completed() -> channel's list, descriptor readable
+//   ibv_get_cq_event  -> takes one     ibv_ack_cq_events -> counted; destroying a CQ waits for that
+#include <mutex>
+
 #include "softnic/abi/core/table.h"
 #include "softnic/abi/core/verbs_queues.h"
 
@@ -116,6 +124,21 @@ int destroy_with_events(ibv_context* handle, Object& object, Reporter& events, c
   });
 }
 
+void VerbsCq::completed() { static_cast<CompletionChannel*>(channel)->waiting.push(this); }
+
+int req_notify_slot(ibv_cq* handle, int solicited_only) {
+  return answer_plainly([&] {
+    VerbsCq& cq = verbs_cq(handle);
+    if (cq.channel == nullptr) return;  // nobody to tell
+    std::unique_lock hold(cq.lock);
+    const bool kept = !cq.kept.empty();
+    const auto consumed = static_cast<uint32_t>(cq.consumed) & 0xffffff;
+    hold.unlock();
+    if (kept) return cq.completed();
+    require(cq.nic().arm_cq(cq.number, consumed, solicited_only != 0, cq));
+  });
+}
+
 extern "C" {
 
 // Blocks until an event arrives unless async_fd is O_NONBLOCK, as its manual page says.
@@ -132,6 +155,40 @@ void ibv_ack_async_event(ibv_async_event* event) {
   Reporter& object = reporter_of(*event);
   // Acknowledged more often than taken.
   if (!object.acknowledge(object.async, 1)) errno = EINVAL;
+}
+
+ibv_comp_channel* ibv_create_comp_channel(ibv_context* handle) {
+  return answer_pointer([&]() -> ibv_comp_channel* {
+    Context& context = Context::of(handle);
+    auto channel = std::make_unique<CompletionChannel>(context);
+    channel->number = context.next_number();
+    channel->context = handle;
+    channel->fd = channel->waiting.fd();
+    return context.adopt(std::move(channel));
+  });
+}
+
+int ibv_destroy_comp_channel(ibv_comp_channel* channel) {
+  return destroy_handle<CompletionChannel>(channel);
+}
+
+// Blocks until an event arrives unless the descriptor is O_NONBLOCK, as its manual page says.
+int ibv_get_cq_event(ibv_comp_channel* handle, ibv_cq** cq, void** cq_context) {
+  auto& channel = *static_cast<CompletionChannel*>(handle);
+  return take_or_wait(channel.fd, [&] {
+    return channel.waiting.take([&](VerbsCq* taken) {
+      taken->report(taken->completions);
+      *cq = taken->plain();
+      *cq_context = taken->cq_context;
+    });
+  });
+}
+
+// More than were taken: rdma-core counts on and hangs when the CQ is destroyed; here they are
+// refused, and errno tells.
+void ibv_ack_cq_events(ibv_cq* handle, unsigned count) {
+  VerbsCq& cq = verbs_cq(handle);
+  if (!cq.acknowledge(cq.completions, count)) errno = EINVAL;
 }
 
 }  // extern "C"
