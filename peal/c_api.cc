@@ -116,6 +116,7 @@ Runtime& initialised(const char* call) {
 
 }  // namespace peal::c
 
+using peal::c::done;
 using peal::c::guarded;
 using peal::c::initialised;
 using peal::c::runtime;
@@ -171,24 +172,15 @@ void* peal_calloc_host(size_t count, size_t bytes) {
 }
 
 int peal_free(void* pointer) {
-  return guarded(-1, [&] {
-    initialised("peal_free").free(pointer);
-    return 0;
-  });
+  return done("peal_free", [&](peal::Runtime& pe) { pe.free(pointer); });
 }
 
 int peal_barrier() {
-  return guarded(-1, [] {
-    initialised("peal_barrier").barrier();
-    return 0;
-  });
+  return done("peal_barrier", [](peal::Runtime& pe) { pe.barrier(); });
 }
 
 int peal_check() {
-  return guarded(-1, [] {
-    initialised("peal_check").check();
-    return 0;
-  });
+  return done("peal_check", [](peal::Runtime& pe) { pe.check(); });
 }
 
 const char* peal_error() { return peal::c::last_error().c_str(); }

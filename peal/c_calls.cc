@@ -6,7 +6,6 @@
 
 #include <cstring>
 #include <memory>
-#include <type_traits>
 
 #include "device/base/stream.h"
 #include "host/base/call_names.h"
@@ -23,6 +22,8 @@ namespace {
 using peal::Call;
 using peal::ErrorCode;
 using peal::fail;
+using peal::Runtime;
+using peal::c::done;
 using peal::c::guarded;
 using peal::c::initialised;
 using peal::c::require_place;
@@ -71,19 +72,15 @@ void start(const peal::detail::CallSite& site, const Given& call) {
 /// `describe` answers the call, or throws.
 template <class Describe>
 int at_once(const char* name, const Describe& describe) {
-  return guarded(-1, [&] {
-    const auto site = initialised(name).host().site();
+  return done(name, [&](Runtime& pe) {
+    const auto site = pe.host().site();
     start(site, describe());
     peal::CallTicket(site).wait();
-    return 0;
   });
 }
 template <class Describe>
 int in_order(const char* name, peal_stream_t stream, const Describe& describe) {
-  return guarded(-1, [&] {
-    start(initialised(name).on(stream).site(), describe());
-    return 0;
-  });
+  return done(name, [&](Runtime& pe) { start(pe.on(stream).site(), describe()); });
 }
 
 size_t bytes_of(peal_type_t type) {
@@ -99,24 +96,10 @@ OfTeam collective(Call call, peal_team_t team, const peal_buffers_t& buffers, in
                                 bytes_of(buffers.type), root)};
 }
 
-// What the functions below describe, by their names.
-
-Transfer put(void* dst, const void* src, size_t bytes, int pe) {
-  return transfer_call(Call::kPut, dst, src, bytes, pe);
-}
-Transfer get(void* dst, const void* src, size_t bytes, int pe) {
-  return transfer_call(Call::kGet, dst, src, bytes, pe);
-}
 peal::Signal native(const peal_signal_t& signal) {
   return {signal.word, signal.value, signal.pe, static_cast<peal::Signal::Kind>(signal.kind)};
 }
-Transfer put_signal(void* dst, const void* src, size_t bytes, const peal_signal_t& signal) {
-  return transfer_call(Call::kPutSignal, dst, src, bytes, signal.pe, native(signal));
-}
-Word signal_of(const peal_signal_t& signal) { return signal_call(native(signal)); }
-Word p(void* dst, uint64_t value, size_t bytes, int pe) {
-  return word_call(Call::kP, dst, value, bytes, pe);
-}
+
 Word atomic(peal_atomic_t what, void* dst, uint64_t value, size_t bytes, int pe) {
   static constexpr Call kCalls[] = {
       Call::kAtomicFetch,    Call::kAtomicSet,      Call::kAtomicSwap,    Call::kAtomicCompareSwap,
@@ -127,6 +110,7 @@ Word atomic(peal_atomic_t what, void* dst, uint64_t value, size_t bytes, int pe)
   }
   return word_call(kCalls[what], dst, value, bytes, pe);
 }
+
 Word wait_until(const void* address, peal_type_t type, peal_compare_t compare, uint64_t value) {
   const size_t bytes = bytes_of(type);
   if (type >= PEAL_HALF || bytes < 4) {
@@ -135,21 +119,7 @@ Word wait_until(const void* address, peal_type_t type, peal_compare_t compare, u
   }
   return wait_call(address, bytes, type <= PEAL_INT64, static_cast<peal::Compare>(compare), value);
 }
-Word fence() { return word_call(Call::kFence); }
-Word quiet() { return word_call(Call::kQuiet); }
-Word sync_all() { return word_call(Call::kSyncAll); }
-Word barrier_all() { return word_call(Call::kBarrierAll); }
-OfTeam team_sync(peal_team_t team) { return collective(Call::kSync, team, {}); }
-OfTeam team_barrier(peal_team_t team) { return collective(Call::kBarrier, team, {}); }
-OfTeam broadcast(peal_team_t team, const peal_buffers_t& buffers, int root) {
-  return collective(Call::kBroadcast, team, buffers, root);
-}
-OfTeam all_gather(peal_team_t team, const peal_buffers_t& buffers) {
-  return collective(Call::kAllGather, team, buffers);
-}
-OfTeam all_to_all(peal_team_t team, const peal_buffers_t& buffers) {
-  return collective(Call::kAllToAll, team, buffers);
-}
+
 OfTeam all_to_all_v(peal_team_t team, const peal_buffers_t& buffers, const peal_blocks_t& received,
                     const peal_blocks_t& sent) {
   OfTeam made = collective(Call::kAllToAllV, team, buffers);
@@ -160,6 +130,7 @@ OfTeam all_to_all_v(peal_team_t team, const peal_buffers_t& buffers, const peal_
   made.call.sent_at = sent.displacements;
   return made;
 }
+
 OfTeam reduction(Call call, peal_team_t team, const peal_buffers_t& buffers, peal_op_t op,
                  int root = -1) {
   OfTeam made = collective(call, team, buffers, root);
@@ -170,175 +141,55 @@ OfTeam reduction(Call call, peal_team_t team, const peal_buffers_t& buffers, pea
   made.call.operation = static_cast<Operation>(op);
   return made;
 }
-OfTeam all_reduce(peal_team_t team, const peal_buffers_t& buffers, peal_op_t op) {
-  return reduction(Call::kAllReduce, team, buffers, op);
-}
-OfTeam reduce(peal_team_t team, const peal_buffers_t& buffers, peal_op_t op, int root) {
-  return reduction(Call::kReduce, team, buffers, op, root);
-}
-OfTeam reduce_scatter(peal_team_t team, const peal_buffers_t& buffers, peal_op_t op) {
-  return reduction(Call::kReduceScatter, team, buffers, op);
-}
-OfTeam scan(peal_team_t team, const peal_buffers_t& buffers, peal_op_t op) {
-  return reduction(Call::kScan, team, buffers, op);
-}
-OfTeam exclusive_scan(peal_team_t team, const peal_buffers_t& buffers, peal_op_t op) {
-  return reduction(Call::kExclusiveScan, team, buffers, op);
-}
 
 }  // namespace
 
-int peal_put(void* dst, const void* src, size_t bytes, int pe) {
-  return at_once("peal_put", [&] { return put(dst, src, bytes, pe); });
-}
-int peal_put_on_stream(void* dst, const void* src, size_t bytes, int pe, peal_stream_t stream) {
-  return in_order("peal_put_on_stream", stream, [&] { return put(dst, src, bytes, pe); });
-}
-int peal_get(void* dst, const void* src, size_t bytes, int pe) {
-  return at_once("peal_get", [&] { return get(dst, src, bytes, pe); });
-}
-int peal_get_on_stream(void* dst, const void* src, size_t bytes, int pe, peal_stream_t stream) {
-  return in_order("peal_get_on_stream", stream, [&] { return get(dst, src, bytes, pe); });
-}
-int peal_put_signal(void* dst, const void* src, size_t bytes, peal_signal_t signal) {
-  return at_once("peal_put_signal", [&] { return put_signal(dst, src, bytes, signal); });
-}
-int peal_put_signal_on_stream(void* dst, const void* src, size_t bytes, peal_signal_t signal,
-                              peal_stream_t stream) {
-  return in_order("peal_put_signal_on_stream", stream,
-                  [&] { return put_signal(dst, src, bytes, signal); });
-}
-int peal_signal(peal_signal_t signal) {
-  return at_once("peal_signal", [&] { return signal_of(signal); });
-}
-int peal_signal_on_stream(peal_signal_t signal, peal_stream_t stream) {
-  return in_order("peal_signal_on_stream", stream, [&] { return signal_of(signal); });
-}
-int peal_p(void* dst, uint64_t value, size_t bytes, int pe) {
-  return at_once("peal_p", [&] { return p(dst, value, bytes, pe); });
-}
-int peal_p_on_stream(void* dst, uint64_t value, size_t bytes, int pe, peal_stream_t stream) {
-  return in_order("peal_p_on_stream", stream, [&] { return p(dst, value, bytes, pe); });
-}
-int peal_atomic(peal_atomic_t what, void* dst, uint64_t value, size_t bytes, int pe) {
-  return at_once("peal_atomic", [&] { return atomic(what, dst, value, bytes, pe); });
-}
-int peal_atomic_on_stream(peal_atomic_t what, void* dst, uint64_t value, size_t bytes, int pe,
-                          peal_stream_t stream) {
-  return in_order("peal_atomic_on_stream", stream,
-                  [&] { return atomic(what, dst, value, bytes, pe); });
-}
-int peal_wait_until(const void* word, peal_type_t type, peal_compare_t compare, uint64_t value) {
-  return at_once("peal_wait_until", [&] { return wait_until(word, type, compare, value); });
-}
-int peal_wait_until_on_stream(const void* word, peal_type_t type, peal_compare_t compare,
-                              uint64_t value, peal_stream_t stream) {
-  return in_order("peal_wait_until_on_stream", stream,
-                  [&] { return wait_until(word, type, compare, value); });
-}
-int peal_fence() {
-  return at_once("peal_fence", [&] { return fence(); });
-}
-int peal_fence_on_stream(peal_stream_t stream) {
-  return in_order("peal_fence_on_stream", stream, [&] { return fence(); });
-}
-int peal_quiet() {
-  return at_once("peal_quiet", [&] { return quiet(); });
-}
-int peal_quiet_on_stream(peal_stream_t stream) {
-  return in_order("peal_quiet_on_stream", stream, [&] { return quiet(); });
-}
-int peal_sync_all() {
-  return at_once("peal_sync_all", [&] { return sync_all(); });
-}
-int peal_sync_all_on_stream(peal_stream_t stream) {
-  return in_order("peal_sync_all_on_stream", stream, [&] { return sync_all(); });
-}
-int peal_barrier_all() {
-  return at_once("peal_barrier_all", [&] { return barrier_all(); });
-}
-int peal_barrier_all_on_stream(peal_stream_t stream) {
-  return in_order("peal_barrier_all_on_stream", stream, [&] { return barrier_all(); });
-}
-int peal_team_sync(peal_team_t team) {
-  return at_once("peal_team_sync", [&] { return team_sync(team); });
-}
-int peal_team_sync_on_stream(peal_team_t team, peal_stream_t stream) {
-  return in_order("peal_team_sync_on_stream", stream, [&] { return team_sync(team); });
-}
-int peal_team_barrier(peal_team_t team) {
-  return at_once("peal_team_barrier", [&] { return team_barrier(team); });
-}
-int peal_team_barrier_on_stream(peal_team_t team, peal_stream_t stream) {
-  return in_order("peal_team_barrier_on_stream", stream, [&] { return team_barrier(team); });
-}
-int peal_broadcast(peal_team_t team, peal_buffers_t buffers, int root) {
-  return at_once("peal_broadcast", [&] { return broadcast(team, buffers, root); });
-}
-int peal_broadcast_on_stream(peal_team_t team, peal_buffers_t buffers, int root,
-                             peal_stream_t stream) {
-  return in_order("peal_broadcast_on_stream", stream,
-                  [&] { return broadcast(team, buffers, root); });
-}
-int peal_all_gather(peal_team_t team, peal_buffers_t buffers) {
-  return at_once("peal_all_gather", [&] { return all_gather(team, buffers); });
-}
-int peal_all_gather_on_stream(peal_team_t team, peal_buffers_t buffers, peal_stream_t stream) {
-  return in_order("peal_all_gather_on_stream", stream, [&] { return all_gather(team, buffers); });
-}
-int peal_all_to_all(peal_team_t team, peal_buffers_t buffers) {
-  return at_once("peal_all_to_all", [&] { return all_to_all(team, buffers); });
-}
-int peal_all_to_all_on_stream(peal_team_t team, peal_buffers_t buffers, peal_stream_t stream) {
-  return in_order("peal_all_to_all_on_stream", stream, [&] { return all_to_all(team, buffers); });
-}
-int peal_all_to_all_v(peal_team_t team, peal_buffers_t buffers, peal_blocks_t received,
-                      peal_blocks_t sent) {
-  return at_once("peal_all_to_all_v", [&] { return all_to_all_v(team, buffers, received, sent); });
-}
-int peal_all_to_all_v_on_stream(peal_team_t team, peal_buffers_t buffers, peal_blocks_t received,
-                                peal_blocks_t sent, peal_stream_t stream) {
-  return in_order("peal_all_to_all_v_on_stream", stream,
-                  [&] { return all_to_all_v(team, buffers, received, sent); });
-}
-int peal_all_reduce(peal_team_t team, peal_buffers_t buffers, peal_op_t op) {
-  return at_once("peal_all_reduce", [&] { return all_reduce(team, buffers, op); });
-}
-int peal_all_reduce_on_stream(peal_team_t team, peal_buffers_t buffers, peal_op_t op,
-                              peal_stream_t stream) {
-  return in_order("peal_all_reduce_on_stream", stream,
-                  [&] { return all_reduce(team, buffers, op); });
-}
-int peal_reduce(peal_team_t team, peal_buffers_t buffers, peal_op_t op, int root) {
-  return at_once("peal_reduce", [&] { return reduce(team, buffers, op, root); });
-}
-int peal_reduce_on_stream(peal_team_t team, peal_buffers_t buffers, peal_op_t op, int root,
-                          peal_stream_t stream) {
-  return in_order("peal_reduce_on_stream", stream, [&] { return reduce(team, buffers, op, root); });
-}
-int peal_reduce_scatter(peal_team_t team, peal_buffers_t buffers, peal_op_t op) {
-  return at_once("peal_reduce_scatter", [&] { return reduce_scatter(team, buffers, op); });
-}
-int peal_reduce_scatter_on_stream(peal_team_t team, peal_buffers_t buffers, peal_op_t op,
-                                  peal_stream_t stream) {
-  return in_order("peal_reduce_scatter_on_stream", stream,
-                  [&] { return reduce_scatter(team, buffers, op); });
-}
-int peal_scan(peal_team_t team, peal_buffers_t buffers, peal_op_t op) {
-  return at_once("peal_scan", [&] { return scan(team, buffers, op); });
-}
-int peal_scan_on_stream(peal_team_t team, peal_buffers_t buffers, peal_op_t op,
-                        peal_stream_t stream) {
-  return in_order("peal_scan_on_stream", stream, [&] { return scan(team, buffers, op); });
-}
-int peal_exclusive_scan(peal_team_t team, peal_buffers_t buffers, peal_op_t op) {
-  return at_once("peal_exclusive_scan", [&] { return exclusive_scan(team, buffers, op); });
-}
-int peal_exclusive_scan_on_stream(peal_team_t team, peal_buffers_t buffers, peal_op_t op,
-                                  peal_stream_t stream) {
-  return in_order("peal_exclusive_scan_on_stream", stream,
-                  [&] { return exclusive_scan(team, buffers, op); });
-}
+// peal_NAME(parameters) and peal_NAME_on_stream(parameters, stream), of what MADE describes.
+#define PEAL_C_CALL(NAME, MADE, ...)                                             \
+  int peal_##NAME(__VA_ARGS__) {                                                 \
+    return at_once("peal_" #NAME, [&] { return MADE; });                         \
+  }                                                                              \
+  int peal_##NAME##_on_stream(__VA_ARGS__ __VA_OPT__(, ) peal_stream_t stream) { \
+    return in_order("peal_" #NAME "_on_stream", stream, [&] { return MADE; });   \
+  }
+
+PEAL_C_CALL(put, transfer_call(Call::kPut, dst, src, bytes, pe), void* dst, const void* src,
+            size_t bytes, int pe)
+PEAL_C_CALL(get, transfer_call(Call::kGet, dst, src, bytes, pe), void* dst, const void* src,
+            size_t bytes, int pe)
+PEAL_C_CALL(put_signal, transfer_call(Call::kPutSignal, dst, src, bytes, signal.pe, native(signal)),
+            void* dst, const void* src, size_t bytes, peal_signal_t signal)
+PEAL_C_CALL(signal, signal_call(native(signal)), peal_signal_t signal)
+PEAL_C_CALL(p, word_call(Call::kP, dst, value, bytes, pe), void* dst, uint64_t value, size_t bytes,
+            int pe)
+PEAL_C_CALL(atomic, atomic(what, dst, value, bytes, pe), peal_atomic_t what, void* dst,
+            uint64_t value, size_t bytes, int pe)
+PEAL_C_CALL(wait_until, wait_until(word, type, compare, value), const void* word, peal_type_t type,
+            peal_compare_t compare, uint64_t value)
+PEAL_C_CALL(fence, word_call(Call::kFence))
+PEAL_C_CALL(quiet, word_call(Call::kQuiet))
+PEAL_C_CALL(sync_all, word_call(Call::kSyncAll))
+PEAL_C_CALL(barrier_all, word_call(Call::kBarrierAll))
+PEAL_C_CALL(team_sync, collective(Call::kSync, team, {}), peal_team_t team)
+PEAL_C_CALL(team_barrier, collective(Call::kBarrier, team, {}), peal_team_t team)
+PEAL_C_CALL(broadcast, collective(Call::kBroadcast, team, buffers, root), peal_team_t team,
+            peal_buffers_t buffers, int root)
+PEAL_C_CALL(all_gather, collective(Call::kAllGather, team, buffers), peal_team_t team,
+            peal_buffers_t buffers)
+PEAL_C_CALL(all_to_all, collective(Call::kAllToAll, team, buffers), peal_team_t team,
+            peal_buffers_t buffers)
+PEAL_C_CALL(all_to_all_v, all_to_all_v(team, buffers, received, sent), peal_team_t team,
+            peal_buffers_t buffers, peal_blocks_t received, peal_blocks_t sent)
+PEAL_C_CALL(all_reduce, reduction(Call::kAllReduce, team, buffers, op), peal_team_t team,
+            peal_buffers_t buffers, peal_op_t op)
+PEAL_C_CALL(reduce, reduction(Call::kReduce, team, buffers, op, root), peal_team_t team,
+            peal_buffers_t buffers, peal_op_t op, int root)
+PEAL_C_CALL(reduce_scatter, reduction(Call::kReduceScatter, team, buffers, op), peal_team_t team,
+            peal_buffers_t buffers, peal_op_t op)
+PEAL_C_CALL(scan, reduction(Call::kScan, team, buffers, op), peal_team_t team,
+            peal_buffers_t buffers, peal_op_t op)
+PEAL_C_CALL(exclusive_scan, reduction(Call::kExclusiveScan, team, buffers, op), peal_team_t team,
+            peal_buffers_t buffers, peal_op_t op)
 
 int peal_g(void* value, const void* src, size_t bytes, int pe) {
   return guarded(-1, [&] {
@@ -446,38 +297,22 @@ int peal_team_world_pe(peal_team_t team, int member) {
 }
 
 int peal_register_local(void* address, size_t bytes) {
-  return guarded(-1, [&] {
-    initialised("peal_register_local").register_local(address, bytes);
-    return 0;
-  });
+  return done("peal_register_local", [&](Runtime& pe) { pe.register_local(address, bytes); });
 }
 int peal_register_window(void* address, size_t bytes) {
-  return guarded(-1, [&] {
-    initialised("peal_register_window").register_window(address, bytes);
-    return 0;
-  });
+  return done("peal_register_window", [&](Runtime& pe) { pe.register_window(address, bytes); });
 }
 int peal_unregister_local(const void* address) {
-  return guarded(-1, [&] {
-    initialised("peal_unregister_local").unregister_local(address);
-    return 0;
-  });
+  return done("peal_unregister_local", [&](Runtime& pe) { pe.unregister_local(address); });
 }
 int peal_unregister_window(const void* address) {
-  return guarded(-1, [&] {
-    initialised("peal_unregister_window").unregister_window(address);
-    return 0;
-  });
+  return done("peal_unregister_window", [&](Runtime& pe) { pe.unregister_window(address); });
 }
 int peal_register_local_cached(void* address, size_t bytes) {
-  return guarded(-1, [&] {
-    initialised("peal_register_local_cached").register_local(address, bytes, {.cached = true});
-    return 0;
-  });
+  return done("peal_register_local_cached",
+              [&](Runtime& pe) { pe.register_local(address, bytes, {.cached = true}); });
 }
 int peal_register_window_cached(void* address, size_t bytes) {
-  return guarded(-1, [&] {
-    initialised("peal_register_window_cached").register_window(address, bytes, {.cached = true});
-    return 0;
-  });
+  return done("peal_register_window_cached",
+              [&](Runtime& pe) { pe.register_window(address, bytes, {.cached = true}); });
 }

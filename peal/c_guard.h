@@ -40,4 +40,13 @@ auto guarded(decltype(std::declval<Body>()()) on_error, const Body& body) -> dec
   }
 }
 
+/// Runs `body` with the runtime that `call` needs. 0, or -1.
+template <class Body>
+int done(const char* call, const Body& body) {
+  return guarded(-1, [&] {
+    body(initialised(call));
+    return 0;
+  });
+}
+
 }  // namespace peal::c

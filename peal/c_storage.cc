@@ -8,8 +8,8 @@
 
 namespace {
 
-using peal::c::guarded;
-using peal::c::initialised;
+using peal::Runtime;
+using peal::c::done;
 
 /// The path, once it is known to be one; `call` is its caller's name.
 std::string checked(const char* call, const char* path) {
@@ -17,75 +17,58 @@ std::string checked(const char* call, const char* path) {
   return path;
 }
 
+// Of collective calls. An empty path travels as any other: it fails on all PEs, where NULL on one
+// would leave the others waiting.
+std::string for_all(const char* path) { return path == nullptr ? "" : path; }
+
 }  // namespace
 
 int peal_load(const char* path, uint64_t offset, void* symmetric, size_t bytes) {
-  return guarded(-1, [&] {
-    initialised("peal_load").load(checked("peal_load", path), offset, symmetric, bytes);
-    return 0;
-  });
+  return done("peal_load",
+              [&](Runtime& pe) { pe.load(checked("peal_load", path), offset, symmetric, bytes); });
 }
 
 int peal_save(const char* path, const void* symmetric, size_t bytes) {
-  return guarded(-1, [&] {
-    initialised("peal_save").save(checked("peal_save", path), symmetric, bytes);
-    return 0;
-  });
+  return done("peal_save",
+              [&](Runtime& pe) { pe.save(checked("peal_save", path), symmetric, bytes); });
 }
 
 int peal_load_on_stream(const char* path, uint64_t offset, void* symmetric, size_t bytes,
                         peal_stream_t stream) {
-  return guarded(-1, [&] {
-    initialised("peal_load_on_stream")
-        .on(stream)
-        .load(checked("peal_load_on_stream", path), offset, symmetric, bytes);
-    return 0;
+  return done("peal_load_on_stream", [&](Runtime& pe) {
+    pe.on(stream).load(checked("peal_load_on_stream", path), offset, symmetric, bytes);
   });
 }
 
 int peal_save_on_stream(const char* path, const void* symmetric, size_t bytes,
                         peal_stream_t stream) {
-  return guarded(-1, [&] {
-    initialised("peal_save_on_stream")
-        .on(stream)
-        .save(checked("peal_save_on_stream", path), symmetric, bytes);
-    return 0;
+  return done("peal_save_on_stream", [&](Runtime& pe) {
+    pe.on(stream).save(checked("peal_save_on_stream", path), symmetric, bytes);
   });
 }
 
 int peal_load_shard(const char* path, void* symmetric, size_t room, size_t unit,
                     peal_file_part_t* part) {
-  return guarded(-1, [&] {
-    const peal::Runtime::FilePart mine =
-        initialised("peal_load_shard")
-            .load_shard(checked("peal_load_shard", path), symmetric, room, unit);
+  return done("peal_load_shard", [&](Runtime& pe) {
+    const auto mine = pe.load_shard(checked("peal_load_shard", path), symmetric, room, unit);
     if (part != nullptr) *part = {mine.offset, mine.bytes};
-    return 0;
   });
 }
 
-// An empty path travels as any other: it fails on all PEs, where NULL on one would leave the others
-// waiting.
 int peal_save_checkpoint(const char* path, const void* symmetric, size_t bytes) {
-  return guarded(-1, [&] {
-    initialised("peal_save_checkpoint")
-        .save_checkpoint(path == nullptr ? "" : path, symmetric, bytes);
-    return 0;
-  });
+  return done("peal_save_checkpoint",
+              [&](Runtime& pe) { pe.save_checkpoint(for_all(path), symmetric, bytes); });
 }
 
 int peal_load_checkpoint(const char* path, void* symmetric, size_t bytes) {
-  return guarded(-1, [&] {
-    initialised("peal_load_checkpoint")
-        .load_checkpoint(path == nullptr ? "" : path, symmetric, bytes);
-    return 0;
-  });
+  return done("peal_load_checkpoint",
+              [&](Runtime& pe) { pe.load_checkpoint(for_all(path), symmetric, bytes); });
 }
 
 const char* peal_describe_storage() {
   thread_local std::string told;
-  return guarded(static_cast<const char*>(nullptr), [] {
-    told = initialised("peal_describe_storage").describe_storage();
+  return peal::c::guarded(static_cast<const char*>(nullptr), [] {
+    told = peal::c::initialised("peal_describe_storage").describe_storage();
     return told.c_str();
   });
 }
