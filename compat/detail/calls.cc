@@ -46,7 +46,12 @@ int make(const HostCallSite& site, const kernels::Transfer& call) {
 }
 
 int make(const HostCallSite& site, const kernels::Word& call) {
-  return start_at(site, [&](Pe&, const detail::CallSite& at) { detail::start(at, call); });
+  const int failed =
+      start_at(site, [&](Pe&, const detail::CallSite& at) { detail::start(at, call); });
+  const Call which = call.caller.call;
+  const bool meets = which == Call::kBarrierAll || which == Call::kSyncAll;
+  if (meets && site.when == HostCallSite::When::kNow) tell_of_kernels(site.call);
+  return failed;
 }
 
 int make(const HostCallSite& site, nvshmem_team_t team, const kernels::Collective& call) {
@@ -55,8 +60,8 @@ int make(const HostCallSite& site, nvshmem_team_t team, const kernels::Collectiv
 }
 
 // One by one: what a host calls has no strides.
-int make_strided(const HostCallSite& site, const kernels::Transfer& first, const Strides& strides,
-                 size_t count) {
+int make(const HostCallSite& site, const kernels::Transfer& first, const Strides& strides,
+         size_t count) {
   return start_at(site, [&](Pe&, const detail::CallSite& at) {
     check_spread("dst", strides.dst, first.bytes, count);
     check_spread("src", strides.src, first.bytes, count);
@@ -70,8 +75,7 @@ int make_strided(const HostCallSite& site, const kernels::Transfer& first, const
   });
 }
 
-int wait_for_all(const HostCallSite& site, const kernels::Word& first, size_t count,
-                 const int* status) {
+int make(const HostCallSite& site, const kernels::Word& first, size_t count, const int* status) {
   return start_at(site, [&](Pe&, const detail::CallSite& at) {
     if (status != nullptr) {
       fail(ErrorCode::kUnsupported, "status must be null: the host may not be able to read it");
@@ -82,12 +86,6 @@ int wait_for_all(const HostCallSite& site, const kernels::Word& first, size_t co
       each.word = static_cast<std::byte*>(each.word) + each.bytes;
     }
   });
-}
-
-int meet(const HostCallSite& site, Call call) {
-  const int failed = make(site, detail::word_call(call));
-  tell_of_kernels(site.call);
-  return failed;
 }
 
 uint64_t fetch(const HostCallSite& site, const kernels::Word& call) {

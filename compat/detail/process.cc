@@ -200,7 +200,7 @@ void end(const char* call) {
     return tell(call, Error(ErrorCode::kInvalidArgument, "call nvshmem_init() first"));
   }
   if (--process().begins > 0) return;
-  (void)meet(now(call), Call::kBarrierAll);
+  (void)make(now(call), detail::word_call(Call::kBarrierAll));
   fill_modules(nullptr);
   try {
     process().pe->runtime().finalize();

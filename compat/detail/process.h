@@ -67,17 +67,15 @@ inline HostCallSite in_order(const char* call, cudaStream_t stream) {
 // All answer 0, or not 0 once they have told why not.
 
 int make(const HostCallSite& site, const kernels::Transfer& call);
+/// At once, a meeting of all PEs also tells of what kernels met with.
 int make(const HostCallSite& site, const kernels::Word& call);
 int make(const HostCallSite& site, nvshmem_team_t team, const kernels::Collective& call);
 /// `count` transfers like the first one, each so many times its bytes behind the one before.
-int make_strided(const HostCallSite& site, const kernels::Transfer& first, const Strides& strides,
-                 size_t count);
-/// A meeting of all PEs, which also tells of what kernels met with.
-int meet(const HostCallSite& site, Call call);
+int make(const HostCallSite& site, const kernels::Transfer& first, const Strides& strides,
+         size_t count);
 /// Waits for `count` words, one behind the other. `status` must be null: it may be memory that only
 /// kernels read.
-int wait_for_all(const HostCallSite& site, const kernels::Word& first, size_t count,
-                 const int* status);
+int make(const HostCallSite& site, const kernels::Word& first, size_t count, const int* status);
 /// What a call answers; 0 where it fails. In a stream's order: what the stream did is done.
 uint64_t fetch(const HostCallSite& site, const kernels::Word& call);
 /// The memory of `pe` as an address of this PE, or null.
@@ -97,3 +95,41 @@ inline kernels::Collective reduction(kernels::Collective made, kernels::DataType
 }
 
 }  // namespace peal::compat
+
+// The forms that calls have. KERNEL is what lanes do, those of `scope` together; HOST is, in
+// parentheses, what make() takes behind the site of the call. RESULT is void, or int for 0 or not
+// 0. Parameters come last.
+
+#define PEAL_COMPAT_CTX ::peal::compat::context()
+#define PEAL_COMPAT_PASS(...) __VA_ARGS__
+
+// By a lane of a kernel.
+#define PEAL_COMPAT_LANE(RESULT, NAME, KERNEL, ...) \
+  PEAL_COMPAT_LAZY PEAL_DEVICE RESULT NAME(__VA_ARGS__) { return KERNEL; }
+// By a warp or a block of a kernel.
+#define PEAL_COMPAT_LANES(RESULT, STEM, SCOPE, KERNEL, ...)                    \
+  PEAL_COMPAT_LAZY PEAL_DEVICE RESULT nvshmemx_##STEM##_##SCOPE(__VA_ARGS__) { \
+    constexpr auto scope = ::peal::SCOPE;                                      \
+    return KERNEL;                                                             \
+  }
+// By a lane, or by the host: `now`, or `later`.
+#define PEAL_COMPAT_ONE(RESULT, STEM, WHEN, KERNEL, HOST, ...)                                   \
+  PEAL_COMPAT_LAZY PEAL_HD RESULT nvshmem_##STEM(__VA_ARGS__) {                                  \
+    [[maybe_unused]] constexpr auto scope = ::peal::thread;                                      \
+    PEAL_COMPAT_BY_PLACE(                                                                        \
+        KERNEL, static_cast<RESULT>(::peal::compat::make(::peal::compat::WHEN("nvshmem_" #STEM), \
+                                                         PEAL_COMPAT_PASS HOST)));               \
+  }
+// By the host, in a stream's order.
+#define PEAL_COMPAT_ON_STREAM(STEM, HOST, ...)                                                    \
+  PEAL_COMPAT_LAZY inline int nvshmemx_##STEM##_on_stream(__VA_ARGS__ __VA_OPT__(, )              \
+                                                              cudaStream_t stream) {              \
+    return ::peal::compat::make(::peal::compat::in_order("nvshmemx_" #STEM "_on_stream", stream), \
+                                PEAL_COMPAT_PASS HOST);                                           \
+  }
+// By any of them.
+#define PEAL_COMPAT_ALL(RESULT, STEM, WHEN, KERNEL, HOST, ...)   \
+  PEAL_COMPAT_ONE(RESULT, STEM, WHEN, KERNEL, HOST, __VA_ARGS__) \
+  PEAL_COMPAT_LANES(RESULT, STEM, warp, KERNEL, __VA_ARGS__)     \
+  PEAL_COMPAT_LANES(RESULT, STEM, block, KERNEL, __VA_ARGS__)    \
+  PEAL_COMPAT_ON_STREAM(STEM, HOST, __VA_ARGS__)

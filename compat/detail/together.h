@@ -35,71 +35,28 @@ PEAL_HD const std::byte* elements(const void* data) { return static_cast<const s
 
 }  // namespace peal::compat
 
-#define PEAL_COMPAT_CTX ::peal::compat::context()
 #define PEAL_COMPAT_TEAM ::peal::compat::team_of(team)
 
-PEAL_HD void nvshmem_fence() {
-  PEAL_COMPAT_BY_PLACE(::peal::compat::keep(::peal::fence(PEAL_COMPAT_CTX)),
-                       (void)::peal::compat::make(::peal::compat::now("nvshmem_fence"),
-                                                  ::peal::detail::word_call(::peal::Call::kFence)));
-}
-PEAL_HD void nvshmem_quiet() {
-  PEAL_COMPAT_BY_PLACE(::peal::compat::keep(::peal::quiet(PEAL_COMPAT_CTX)),
-                       (void)::peal::compat::make(::peal::compat::now("nvshmem_quiet"),
-                                                  ::peal::detail::word_call(::peal::Call::kQuiet)));
-}
-inline int nvshmemx_quiet_on_stream(cudaStream_t stream) {
-  return ::peal::compat::make(::peal::compat::in_order("nvshmemx_quiet_on_stream", stream),
-                              ::peal::detail::word_call(::peal::Call::kQuiet));
-}
+// Of all PEs. NAME is peal's, too, CALL what the library calls it.
+#define PEAL_COMPAT_OF_ALL(FORMS, NAME, CALL)                                        \
+  FORMS(void, NAME, now, ::peal::compat::keep(::peal::NAME(PEAL_COMPAT_CTX, scope)), \
+        (::peal::detail::word_call(::peal::Call::CALL)))
+PEAL_COMPAT_OF_ALL(PEAL_COMPAT_ONE, fence, kFence)
+PEAL_COMPAT_OF_ALL(PEAL_COMPAT_ONE, quiet, kQuiet)
+PEAL_COMPAT_ON_STREAM(quiet, (::peal::detail::word_call(::peal::Call::kQuiet)))
+PEAL_COMPAT_OF_ALL(PEAL_COMPAT_ALL, barrier_all, kBarrierAll)
+PEAL_COMPAT_OF_ALL(PEAL_COMPAT_ALL, sync_all, kSyncAll)
 
-// All PEs: NAME is barrier_all or sync_all, CALL what the library calls it.
-#define PEAL_COMPAT_MEET_ALL(NAME, CALL)                                                          \
-  PEAL_COMPAT_LAZY PEAL_HD void nvshmem_##NAME() {                                                \
-    PEAL_COMPAT_BY_PLACE(                                                                         \
-        ::peal::compat::keep(::peal::NAME(PEAL_COMPAT_CTX)),                                      \
-        (void)::peal::compat::meet(::peal::compat::now("nvshmem_" #NAME), ::peal::Call::CALL));   \
-  }                                                                                               \
-  PEAL_COMPAT_LAZY PEAL_DEVICE void nvshmemx_##NAME##_warp() {                                    \
-    ::peal::compat::keep(::peal::NAME(PEAL_COMPAT_CTX, ::peal::warp));                            \
-  }                                                                                               \
-  PEAL_COMPAT_LAZY PEAL_DEVICE void nvshmemx_##NAME##_block() {                                   \
-    ::peal::compat::keep(::peal::NAME(PEAL_COMPAT_CTX, ::peal::block));                           \
-  }                                                                                               \
-  PEAL_COMPAT_LAZY inline int nvshmemx_##NAME##_on_stream(cudaStream_t stream) {                  \
-    return ::peal::compat::make(::peal::compat::in_order("nvshmemx_" #NAME "_on_stream", stream), \
-                                ::peal::detail::word_call(::peal::Call::CALL));                   \
-  }
-PEAL_COMPAT_MEET_ALL(barrier_all, kBarrierAll)
-PEAL_COMPAT_MEET_ALL(sync_all, kSyncAll)
-
-#define PEAL_COMPAT_PASS(...) __VA_ARGS__
-
-// In parentheses: PARAMETERS behind the team, the ARGUMENTS that peal's OP takes behind it, and the
-// call of a HOST, which is an expression.
-#define PEAL_COMPAT_COLLECTIVE(STEM, PARAMETERS, OP, ARGUMENTS, HOST)                             \
-  PEAL_COMPAT_LAZY PEAL_HD int nvshmem_##STEM(nvshmem_team_t team PEAL_COMPAT_PASS PARAMETERS) {  \
-    PEAL_COMPAT_BY_PLACE(                                                                         \
-        (::peal::compat::code(::peal::OP(PEAL_COMPAT_CTX, ::peal::thread,                         \
-                                         PEAL_COMPAT_TEAM PEAL_COMPAT_PASS ARGUMENTS))),          \
-        (::peal::compat::make(::peal::compat::now("nvshmem_" #STEM), team, HOST)));               \
-  }                                                                                               \
-  PEAL_COMPAT_COLLECTIVE_BY(STEM, PARAMETERS, OP, ARGUMENTS, warp)                                \
-  PEAL_COMPAT_COLLECTIVE_BY(STEM, PARAMETERS, OP, ARGUMENTS, block)                               \
-  PEAL_COMPAT_LAZY inline int nvshmemx_##STEM##_on_stream(                                        \
-      nvshmem_team_t team PEAL_COMPAT_PASS PARAMETERS, cudaStream_t stream) {                     \
-    return ::peal::compat::make(::peal::compat::in_order("nvshmemx_" #STEM "_on_stream", stream), \
-                                team, HOST);                                                      \
-  }
-#define PEAL_COMPAT_COLLECTIVE_BY(STEM, PARAMETERS, OP, ARGUMENTS, SCOPE)                         \
-  PEAL_COMPAT_LAZY PEAL_DEVICE int nvshmemx_##STEM##_##SCOPE(                                     \
-      nvshmem_team_t team PEAL_COMPAT_PASS PARAMETERS) {                                          \
-    return ::peal::compat::code(                                                                  \
-        ::peal::OP(PEAL_COMPAT_CTX, ::peal::SCOPE, PEAL_COMPAT_TEAM PEAL_COMPAT_PASS ARGUMENTS)); \
-  }
+// In parentheses: PARAMETERS behind the team, the ARGUMENTS that peal's OP takes behind it; HOST is
+// an expression, the call of the library.
+#define PEAL_COMPAT_COLLECTIVE(STEM, PARAMETERS, OP, ARGUMENTS, HOST)                            \
+  PEAL_COMPAT_ALL(int, STEM, now,                                                                \
+                  ::peal::compat::code(::peal::OP(PEAL_COMPAT_CTX, scope,                        \
+                                                  PEAL_COMPAT_TEAM PEAL_COMPAT_PASS ARGUMENTS)), \
+                  (team, HOST), nvshmem_team_t team PEAL_COMPAT_PASS PARAMETERS)
 
 #define PEAL_COMPAT_MEET(NAME, OP, CALL) \
-  PEAL_COMPAT_COLLECTIVE(NAME, (), OP, (), (::peal::detail::collective_call(::peal::Call::CALL)))
+  PEAL_COMPAT_COLLECTIVE(NAME, (), OP, (), ::peal::detail::collective_call(::peal::Call::CALL))
 PEAL_COMPAT_MEET(barrier, barrier, kBarrier)
 PEAL_COMPAT_MEET(sync, sync, kSync)
 PEAL_COMPAT_MEET(team_sync, sync, kSync)

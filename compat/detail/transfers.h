@@ -28,155 +28,59 @@ PEAL_DEVICE void signal_alone(const Signal& signal) {
 #define PEAL_COMPAT_COPY(T) static_cast<T*>(dest), static_cast<const T*>(source)
 #define PEAL_COMPAT_SIGNAL ::peal::compat::signal_of(sig_addr, signal, sig_op, pe)
 #define PEAL_COMPAT_BYTES(T) ::peal::detail::length_of<T>(nelems)
-#define PEAL_COMPAT_HOST_COPY(CALL, T) \
-  ::peal::detail::transfer_call(::peal::Call::CALL, dest, source, PEAL_COMPAT_BYTES(T), pe)
 
 // A put that could not be done is told by the next quiet or barrier; a get's caller needs the data.
 #define PEAL_COMPAT_DONE_put(status) (void)status
 #define PEAL_COMPAT_DONE_get(status) ::peal::compat::keep(status)
 
 // Parameters are A*, elements T; OP is put or get, and CALL what the library calls it.
-#define PEAL_COMPAT_TRANSFER(STEM, A, T, OP, CALL)                                                 \
-  PEAL_COMPAT_LAZY PEAL_HD void nvshmem_##STEM(A* dest, const A* source, size_t nelems, int pe) {  \
-    PEAL_COMPAT_BY_PLACE(PEAL_COMPAT_DONE_##OP(::peal::OP(::peal::compat::context(),               \
-                                                          PEAL_COMPAT_COPY(T), nelems, pe)),       \
-                         (void)::peal::compat::make(::peal::compat::now("nvshmem_" #STEM),         \
-                                                    PEAL_COMPAT_HOST_COPY(CALL, T)));              \
-  }                                                                                                \
-  PEAL_COMPAT_LAZY PEAL_HD void nvshmem_##STEM##_nbi(A* dest, const A* source, size_t nelems,      \
-                                                     int pe) {                                     \
-    PEAL_COMPAT_BY_PLACE(                                                                          \
-        (void)::peal::OP##_nbi(::peal::compat::context(), PEAL_COMPAT_COPY(T), nelems, pe),        \
-        (void)::peal::compat::make(::peal::compat::later("nvshmem_" #STEM "_nbi"),                 \
-                                   PEAL_COMPAT_HOST_COPY(CALL, T)));                               \
-  }                                                                                                \
-  PEAL_COMPAT_TRANSFER_BY(STEM, A, T, OP, warp)                                                    \
-  PEAL_COMPAT_TRANSFER_BY(STEM, A, T, OP, block)                                                   \
-  PEAL_COMPAT_LAZY inline int nvshmemx_##STEM##_on_stream(A* dest, const A* source, size_t nelems, \
-                                                          int pe, cudaStream_t stream) {           \
-    return ::peal::compat::make(::peal::compat::in_order("nvshmemx_" #STEM "_on_stream", stream),  \
-                                PEAL_COMPAT_HOST_COPY(CALL, T));                                   \
-  }                                                                                                \
-  PEAL_COMPAT_LAZY inline int nvshmemx_##STEM##_nbi_on_stream(                                     \
-      A* dest, const A* source, size_t nelems, int pe, cudaStream_t stream) {                      \
-    return nvshmemx_##STEM##_on_stream(dest, source, nelems, pe, stream);                          \
-  }
+#define PEAL_COMPAT_TRANSFER(STEM, A, T, OP, CALL)                          \
+  PEAL_COMPAT_TRANSFER_AS(STEM, A, T, now, PEAL_COMPAT_DONE_##OP, OP, CALL) \
+  PEAL_COMPAT_TRANSFER_AS(STEM##_nbi, A, T, later, (void), OP##_nbi, CALL)
+#define PEAL_COMPAT_TRANSFER_AS(STEM, A, T, WHEN, DONE, OP, CALL)                                  \
+  PEAL_COMPAT_ALL(                                                                                 \
+      void, STEM, WHEN, DONE(::peal::OP(PEAL_COMPAT_CTX, scope, PEAL_COMPAT_COPY(T), nelems, pe)), \
+      (::peal::detail::transfer_call(::peal::Call::CALL, dest, source, PEAL_COMPAT_BYTES(T), pe)), \
+      A* dest, const A* source, size_t nelems, int pe)
 
-#define PEAL_COMPAT_TRANSFER_BY(STEM, A, T, OP, SCOPE)                                            \
-  PEAL_COMPAT_LAZY PEAL_DEVICE void nvshmemx_##STEM##_##SCOPE(A* dest, const A* source,           \
-                                                              size_t nelems, int pe) {            \
-    PEAL_COMPAT_DONE_##OP(                                                                        \
-        ::peal::OP(::peal::compat::context(), ::peal::SCOPE, PEAL_COMPAT_COPY(T), nelems, pe));   \
-  }                                                                                               \
-  PEAL_COMPAT_LAZY PEAL_DEVICE void nvshmemx_##STEM##_nbi_##SCOPE(A* dest, const A* source,       \
-                                                                  size_t nelems, int pe) {        \
-    (void)::peal::OP##_nbi(::peal::compat::context(), ::peal::SCOPE, PEAL_COMPAT_COPY(T), nelems, \
-                           pe);                                                                   \
-  }
+#define PEAL_COMPAT_PUT_SIGNAL(STEM, A, T)                        \
+  PEAL_COMPAT_PUT_SIGNAL_AS(STEM##_signal, A, T, now, put_signal) \
+  PEAL_COMPAT_PUT_SIGNAL_AS(STEM##_signal_nbi, A, T, later, put_signal_nbi)
+#define PEAL_COMPAT_PUT_SIGNAL_AS(STEM, A, T, WHEN, OP)                                            \
+  PEAL_COMPAT_ALL(                                                                                 \
+      void, STEM, WHEN,                                                                            \
+      (void)::peal::OP(PEAL_COMPAT_CTX, scope, PEAL_COMPAT_COPY(T), nelems, PEAL_COMPAT_SIGNAL),   \
+      (::peal::detail::transfer_call(::peal::Call::kPutSignal, dest, source, PEAL_COMPAT_BYTES(T), \
+                                     pe, PEAL_COMPAT_SIGNAL)),                                     \
+      A* dest, const A* source, size_t nelems, uint64_t* sig_addr, uint64_t signal, int sig_op,    \
+      int pe)
 
-#define PEAL_COMPAT_PUT_SIGNAL_PARAMETERS(A) \
-  A *dest, const A *source, size_t nelems, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe
-#define PEAL_COMPAT_HOST_PUT_SIGNAL(T)                                                            \
-  ::peal::detail::transfer_call(::peal::Call::kPutSignal, dest, source, PEAL_COMPAT_BYTES(T), pe, \
-                                PEAL_COMPAT_SIGNAL)
-
-#define PEAL_COMPAT_PUT_SIGNAL(STEM, A, T)                                                        \
-  PEAL_COMPAT_LAZY PEAL_HD void nvshmem_##STEM##_signal(PEAL_COMPAT_PUT_SIGNAL_PARAMETERS(A)) {   \
-    PEAL_COMPAT_BY_PLACE(                                                                         \
-        (void)::peal::put_signal(::peal::compat::context(), PEAL_COMPAT_COPY(T), nelems,          \
-                                 PEAL_COMPAT_SIGNAL),                                             \
-        (void)::peal::compat::make(::peal::compat::now("nvshmem_" #STEM "_signal"),               \
-                                   PEAL_COMPAT_HOST_PUT_SIGNAL(T)));                              \
-  }                                                                                               \
-  PEAL_COMPAT_LAZY PEAL_HD void nvshmem_##STEM##_signal_nbi(                                      \
-      PEAL_COMPAT_PUT_SIGNAL_PARAMETERS(A)) {                                                     \
-    PEAL_COMPAT_BY_PLACE(                                                                         \
-        (void)::peal::put_signal_nbi(::peal::compat::context(), PEAL_COMPAT_COPY(T), nelems,      \
-                                     PEAL_COMPAT_SIGNAL),                                         \
-        (void)::peal::compat::make(::peal::compat::later("nvshmem_" #STEM "_signal_nbi"),         \
-                                   PEAL_COMPAT_HOST_PUT_SIGNAL(T)));                              \
-  }                                                                                               \
-  PEAL_COMPAT_PUT_SIGNAL_BY(STEM, A, T, warp)                                                     \
-  PEAL_COMPAT_PUT_SIGNAL_BY(STEM, A, T, block)                                                    \
-  PEAL_COMPAT_LAZY inline int nvshmemx_##STEM##_signal_on_stream(                                 \
-      PEAL_COMPAT_PUT_SIGNAL_PARAMETERS(A), cudaStream_t stream) {                                \
-    return ::peal::compat::make(                                                                  \
-        ::peal::compat::in_order("nvshmemx_" #STEM "_signal_on_stream", stream),                  \
-        PEAL_COMPAT_HOST_PUT_SIGNAL(T));                                                          \
-  }                                                                                               \
-  PEAL_COMPAT_LAZY inline int nvshmemx_##STEM##_signal_nbi_on_stream(                             \
-      PEAL_COMPAT_PUT_SIGNAL_PARAMETERS(A), cudaStream_t stream) {                                \
-    return nvshmemx_##STEM##_signal_on_stream(dest, source, nelems, sig_addr, signal, sig_op, pe, \
-                                              stream);                                            \
-  }
-
-#define PEAL_COMPAT_PUT_SIGNAL_BY(STEM, A, T, SCOPE)                                            \
-  PEAL_COMPAT_LAZY PEAL_DEVICE void nvshmemx_##STEM##_signal_##SCOPE(                           \
-      PEAL_COMPAT_PUT_SIGNAL_PARAMETERS(A)) {                                                   \
-    (void)::peal::put_signal(::peal::compat::context(), ::peal::SCOPE, PEAL_COMPAT_COPY(T),     \
-                             nelems, PEAL_COMPAT_SIGNAL);                                       \
-  }                                                                                             \
-  PEAL_COMPAT_LAZY PEAL_DEVICE void nvshmemx_##STEM##_signal_nbi_##SCOPE(                       \
-      PEAL_COMPAT_PUT_SIGNAL_PARAMETERS(A)) {                                                   \
-    (void)::peal::put_signal_nbi(::peal::compat::context(), ::peal::SCOPE, PEAL_COMPAT_COPY(T), \
-                                 nelems, PEAL_COMPAT_SIGNAL);                                   \
-  }
-
-#define PEAL_COMPAT_STRIDED_PARAMETERS(A) \
-  A *dest, const A *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe
-#define PEAL_COMPAT_HOST_STRIDED(CALL, T) \
-  ::peal::detail::transfer_call(::peal::Call::CALL, dest, source, sizeof(T), pe), {dst, sst}, nelems
-
-#define PEAL_COMPAT_STRIDED(STEM, A, T, OP, CALL)                                            \
-  PEAL_COMPAT_LAZY PEAL_HD void nvshmem_##STEM(PEAL_COMPAT_STRIDED_PARAMETERS(A)) {          \
-    PEAL_COMPAT_BY_PLACE(                                                                    \
-        PEAL_COMPAT_DONE_##OP(::peal::i##OP(::peal::compat::context(), ::peal::thread,       \
-                                            PEAL_COMPAT_COPY(T), {dst, sst}, nelems, pe)),   \
-        (void)::peal::compat::make_strided(::peal::compat::now("nvshmem_" #STEM),            \
-                                           PEAL_COMPAT_HOST_STRIDED(CALL, T)));              \
-  }                                                                                          \
-  PEAL_COMPAT_STRIDED_BY(STEM, A, T, OP, warp)                                               \
-  PEAL_COMPAT_STRIDED_BY(STEM, A, T, OP, block)                                              \
-  PEAL_COMPAT_LAZY inline int nvshmemx_##STEM##_on_stream(PEAL_COMPAT_STRIDED_PARAMETERS(A), \
-                                                          cudaStream_t stream) {             \
-    return ::peal::compat::make_strided(                                                     \
-        ::peal::compat::in_order("nvshmemx_" #STEM "_on_stream", stream),                    \
-        PEAL_COMPAT_HOST_STRIDED(CALL, T));                                                  \
-  }
-
-#define PEAL_COMPAT_STRIDED_BY(STEM, A, T, OP, SCOPE)                                              \
-  PEAL_COMPAT_LAZY PEAL_DEVICE void nvshmemx_##STEM##_##SCOPE(PEAL_COMPAT_STRIDED_PARAMETERS(A)) { \
-    PEAL_COMPAT_DONE_##OP(::peal::i##OP(::peal::compat::context(), ::peal::SCOPE,                  \
-                                        PEAL_COMPAT_COPY(T), {dst, sst}, nelems, pe));             \
-  }
+#define PEAL_COMPAT_STRIDED(STEM, A, T, OP, CALL)                                                  \
+  PEAL_COMPAT_ALL(void, STEM, now,                                                                 \
+                  PEAL_COMPAT_DONE_##OP(::peal::i##OP(PEAL_COMPAT_CTX, scope, PEAL_COMPAT_COPY(T), \
+                                                      {dst, sst}, nelems, pe)),                    \
+                  (::peal::detail::transfer_call(::peal::Call::CALL, dest, source, sizeof(T), pe), \
+                   {dst, sst}, nelems),                                                            \
+                  A* dest, const A* source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe)
 
 #define PEAL_COMPAT_HOST_P(T) \
-  ::peal::detail::word_call(::peal::Call::kP, dest, ::peal::detail::bits_of(value), sizeof(T), pe)
-#define PEAL_COMPAT_HOST_G(T) ::peal::detail::word_call(::peal::Call::kG, source, 0, sizeof(T), pe)
+  (::peal::detail::word_call(::peal::Call::kP, dest, ::peal::detail::bits_of(value), sizeof(T), pe))
+#define PEAL_COMPAT_HOST_G(T, PLACE)                 \
+  ::peal::detail::value_of<T>(::peal::compat::fetch( \
+      ::peal::compat::PLACE,                         \
+      ::peal::detail::word_call(::peal::Call::kG, source, 0, sizeof(T), pe)))
 
-#define PEAL_COMPAT_SINGLE(NAME, T)                                                               \
-  PEAL_COMPAT_LAZY PEAL_HD void nvshmem_##NAME##_p(T* dest, const T value, int pe) {              \
-    PEAL_COMPAT_BY_PLACE((void)::peal::p(::peal::compat::context(), dest, value, pe),             \
-                         (void)::peal::compat::make(::peal::compat::now("nvshmem_" #NAME "_p"),   \
-                                                    PEAL_COMPAT_HOST_P(T)));                      \
-  }                                                                                               \
-  PEAL_COMPAT_LAZY PEAL_HD T nvshmem_##NAME##_g(const T* source, int pe) {                        \
-    PEAL_COMPAT_BY_PLACE(                                                                         \
-        (::peal::compat::value(::peal::g(::peal::compat::context(), source, pe))),                \
-        (::peal::detail::value_of<T>(::peal::compat::fetch(                                       \
-            ::peal::compat::now("nvshmem_" #NAME "_g"), PEAL_COMPAT_HOST_G(T)))));                \
-  }                                                                                               \
-  PEAL_COMPAT_LAZY inline int nvshmemx_##NAME##_p_on_stream(T* dest, const T value, int pe,       \
-                                                            cudaStream_t stream) {                \
-    return ::peal::compat::make(                                                                  \
-        ::peal::compat::in_order("nvshmemx_" #NAME "_p_on_stream", stream),                       \
-        PEAL_COMPAT_HOST_P(T));                                                                   \
-  }                                                                                               \
-  PEAL_COMPAT_LAZY inline T nvshmemx_##NAME##_g_on_stream(const T* source, int pe,                \
-                                                          cudaStream_t stream) {                  \
-    return ::peal::detail::value_of<T>(                                                           \
-        ::peal::compat::fetch(::peal::compat::in_order("nvshmemx_" #NAME "_g_on_stream", stream), \
-                              PEAL_COMPAT_HOST_G(T)));                                            \
+#define PEAL_COMPAT_SINGLE(NAME, T)                                                       \
+  PEAL_COMPAT_ONE(void, NAME##_p, now, (void)::peal::p(PEAL_COMPAT_CTX, dest, value, pe), \
+                  PEAL_COMPAT_HOST_P(T), T* dest, const T value, int pe)                  \
+  PEAL_COMPAT_ON_STREAM(NAME##_p, PEAL_COMPAT_HOST_P(T), T* dest, const T value, int pe)  \
+  PEAL_COMPAT_LAZY PEAL_HD T nvshmem_##NAME##_g(const T* source, int pe) {                \
+    PEAL_COMPAT_BY_PLACE((::peal::compat::value(::peal::g(PEAL_COMPAT_CTX, source, pe))), \
+                         (PEAL_COMPAT_HOST_G(T, now("nvshmem_" #NAME "_g"))));            \
+  }                                                                                       \
+  PEAL_COMPAT_LAZY inline T nvshmemx_##NAME##_g_on_stream(const T* source, int pe,        \
+                                                          cudaStream_t stream) {          \
+    return PEAL_COMPAT_HOST_G(T, in_order("nvshmemx_" #NAME "_g_on_stream", stream));     \
   }
 
 #define PEAL_COMPAT_RMA(NAME, T)                    \
@@ -204,15 +108,12 @@ PEAL_HD void nvshmemx_signal_op(uint64_t* sig_addr, uint64_t signal, int sig_op,
                        (void)::peal::compat::make(::peal::compat::now("nvshmemx_signal_op"),
                                                   ::peal::detail::signal_call(PEAL_COMPAT_SIGNAL)));
 }
-inline int nvshmemx_signal_op_on_stream(uint64_t* sig_addr, uint64_t signal, int sig_op, int pe,
-                                        cudaStream_t stream) {
-  return ::peal::compat::make(::peal::compat::in_order("nvshmemx_signal_op_on_stream", stream),
-                              ::peal::detail::signal_call(PEAL_COMPAT_SIGNAL));
-}
+PEAL_COMPAT_ON_STREAM(signal_op, (::peal::detail::signal_call(PEAL_COMPAT_SIGNAL)),
+                      uint64_t* sig_addr, uint64_t signal, int sig_op, int pe)
 
 /// The memory of `pe` as an address of this PE, or null where only a NIC reaches it.
 PEAL_HD void* nvshmem_ptr(const void* dest, int pe) {
-  PEAL_COMPAT_BY_PLACE((::peal::ptr(::peal::compat::context(),
-                                    static_cast<std::byte*>(const_cast<void*>(dest)), pe)),
-                       ::peal::compat::address_at("nvshmem_ptr", dest, pe));
+  PEAL_COMPAT_BY_PLACE(
+      (::peal::ptr(PEAL_COMPAT_CTX, static_cast<std::byte*>(const_cast<void*>(dest)), pe)),
+      ::peal::compat::address_at("nvshmem_ptr", dest, pe));
 }
