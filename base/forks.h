@@ -13,13 +13,16 @@
 #pragma once
 
 #include <pthread.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -124,5 +127,14 @@ class OfProcess {
   std::unique_ptr<T> object_;
   Maker maker_;
 };
+
+/// Of a child, by waitpid()'s status: "was killed by signal 9 (Killed)", "exited with code 3".
+inline std::string how_it_ended(int wait_status) {
+  if (!WIFSIGNALED(wait_status)) {
+    return "exited with code " + std::to_string(WEXITSTATUS(wait_status));
+  }
+  const int signal = WTERMSIG(wait_status);
+  return "was killed by signal " + std::to_string(signal) + " (" + ::strsignal(signal) + ")";
+}
 
 }  // namespace peal

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -16,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/forks.h"
 #include "base/poll.h"
 #include "host/base/error.h"
 #include "run/agent.h"
@@ -186,7 +186,7 @@ class HeadOfJob {
       int left = 0;
       for (const RemoteAgent& other : agents_) left += other.living;
       say("PE {} of {} ({}, pid {}) {}{}", frame.number, options_.size(), agent.where(),
-          texts.at(0), describe(status),
+          texts.at(0), how_it_ended(status),
           left == 0 || options_.keep_going ? "" : fmt::format("; ending the other {}", left));
     }
     if (!failure_) failure_ = code;
