@@ -73,6 +73,17 @@ inline Fd closed_by_exec(int fd) {
   return Fd(fd);
 }
 
+/// From now on reading and writing never wait. False, and errno tells.
+inline bool set_non_blocking(int fd) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  return flags >= 0 && ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0;
+}
+
+/// What such a descriptor says that has nothing, or no room, now.
+inline bool would_block(int error) {
+  return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
+}
+
 /// Opens /dev/null in the place of each of standard input, output and error that is closed: what
 /// libraries open that know nothing of Fd then lies above. Throws std::system_error where there is
 /// no /dev/null.

@@ -5,11 +5,9 @@
 // peer's last words (an error that rank 0 sent before it closed) may still wait to be read.
 #include "bootstrap/stream_wire.h"
 
-#include <fcntl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -29,14 +27,6 @@ struct Peer {
   bool ended = false;    // nothing more to read
   bool writable = true;  // no write has failed
 };
-
-bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
-
-void set_non_blocking(const Fd& socket) {
-  const int flags = fcntl(socket.get(), F_GETFL);
-  if (flags < 0 || fcntl(socket.get(), F_SETFL, flags | O_NONBLOCK) < 0)
-    fail_errno(errno, "fcntl(O_NONBLOCK)");
-}
 
 void drop_output(Peer& peer) {
   peer.out.clear();
@@ -74,7 +64,7 @@ class StreamWire final : public Wire {
  public:
   StreamWire(int rank, std::vector<Fd> peers) : rank_(rank), peers_(peers.size()) {
     for (std::size_t r = 0; r < peers.size(); ++r) {
-      if (peers[r]) set_non_blocking(peers[r]);
+      if (peers[r] && !set_non_blocking(peers[r].get())) fail_errno(errno, "fcntl(O_NONBLOCK)");
       peers_[r].socket = std::move(peers[r]);
     }
   }

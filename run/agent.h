@@ -7,9 +7,7 @@
 
 #include <chrono>
 #include <string>
-#include <vector>
 
-#include "base/fd.h"
 #include "run/frame.h"
 #include "run/pe.h"
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/frame.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -21,15 +20,6 @@ struct Head {
 
 constexpr std::uint64_t kLongest = std::uint64_t{64} << 20;
 constexpr std::size_t kChunk = std::size_t{64} << 10;  // on the heap: a stack may have no more
-
-void set_non_blocking(int fd) {
-  const int flags = ::fcntl(fd, F_GETFL);
-  if (flags < 0 || ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0) {
-    fail_errno(errno, "fcntl(O_NONBLOCK)");
-  }
-}
-
-bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
 }  // namespace
 
@@ -57,8 +47,9 @@ std::vector<std::string> unpack(std::string_view bytes) {
 }
 
 FrameStream::FrameStream(Fd in, Fd out) : in_(std::move(in)), out_(std::move(out)) {
-  set_non_blocking(this->in());
-  set_non_blocking(this->out());
+  for (const int fd : {this->in(), this->out()}) {
+    if (!set_non_blocking(fd)) fail_errno(errno, "fcntl(O_NONBLOCK)");
+  }
 }
 
 void FrameStream::send(const Frame& frame) {

@@ -6,16 +6,15 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
+#include <climits>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
-#include <sstream>
 #include <string_view>
 
-#include "host/base/error.h"
+#include "base/words.h"
 
 namespace peal::run {
 namespace {
@@ -33,17 +32,15 @@ constexpr int kMostPes = 65536;
 [[noreturn]] void refuse(const std::string& why) { throw EarlyExit{2, "peal-run: " + why + "\n"}; }
 
 std::optional<int> number(std::string_view text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
+  const std::optional<uint64_t> value = words::number(text);
+  return value && *value <= INT_MAX ? std::optional(static_cast<int>(*value)) : std::nullopt;
 }
 
-std::vector<std::string> split(const std::string& text, char separator) {
+std::vector<std::string> split(std::string_view text, const char* separator) {
   std::vector<std::string> parts;
-  std::istringstream in(text);
-  for (std::string part; std::getline(in, part, separator);) {
-    if (!part.empty()) parts.push_back(part);
+  while (!text.empty()) {
+    const std::string_view part = words::take_until(text, separator);
+    if (!part.empty()) parts.emplace_back(part);
   }
   return parts;
 }
@@ -53,7 +50,7 @@ std::vector<Host> read_hosts(const std::string& text, int pes) {
   if (text.empty()) return {{"", pes == 0 ? 1 : pes}};
   std::vector<Host> hosts;
   int left = pes;
-  for (const std::string& entry : split(text, ',')) {
+  for (const std::string& entry : split(text, ",")) {
     const std::size_t colon = entry.find(':');
     const std::optional<int> slots =
         colon == entry.npos ? std::optional(1) : number(std::string_view(entry).substr(colon + 1));
@@ -217,7 +214,7 @@ Options read_options(int argc, char** argv, char** environment) {
     refuse(fmt::format("-n {}: 1 to {} PEs", raw.pes, kMostPes));
   }
   options.hosts = read_hosts(raw.hosts, raw.pes);
-  options.shell = split(raw.shell, ' ');
+  options.shell = split(raw.shell, " ");
   if (options.shell.empty()) refuse("--rsh: no command");
   options.grace = read_grace(raw.grace);
   options.exports = read_exports(raw.exports, environment);

@@ -22,7 +22,6 @@
 #include "base/poll.h"
 #include "host/base/error.h"
 #include "host/base/pipe.h"
-#include "run/execute.h"
 
 namespace peal::run {
 namespace {
@@ -73,6 +72,18 @@ int error_of_file(const std::string& path) {
 }
 
 }  // namespace
+
+int execute(std::vector<std::string> argv) {
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::signal(SIGPIPE, SIG_DFL);
+  std::vector<char*> pointers;
+  for (std::string& text : argv) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  ::execvp(pointers[0], pointers.data());
+  return errno;
+}
 
 void check(const StartCommand& command) {
   if (!enter(command.folder)) throw cannot_start("folder " + command.folder, errno);
@@ -158,8 +169,8 @@ LaunchedPe::LaunchedPe(const StartCommand& command, int input) {
     ::waitpid(pid_, nullptr, 0);
     fail_errno(reason, "pidfd_open (Linux 5.3 or newer is needed)");
   }
-  ::fcntl(out.read.get(), F_SETFL, O_NONBLOCK);
-  ::fcntl(err.read.get(), F_SETFL, O_NONBLOCK);
+  set_non_blocking(out.read.get());
+  set_non_blocking(err.read.get());
   output.fd = std::move(out.read);
   errors.fd = std::move(err.read);
 }

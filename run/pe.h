@@ -29,6 +29,10 @@ struct CannotStart {
   std::string why;
 };
 
+/// The last step of a forked child: runs `argv` in place of this process, with no signal blocked or
+/// ignored that a launcher blocks or ignores. Answers errno when it cannot.
+int execute(std::vector<std::string> argv);
+
 /// Throws CannotStart unless `command` can be looked up from here.
 void check(const StartCommand& command);
 

@@ -19,7 +19,6 @@
 #include "base/poll.h"
 #include "host/base/error.h"
 #include "host/base/pipe.h"
-#include "run/execute.h"
 
 namespace peal::run {
 namespace {
@@ -39,14 +38,6 @@ std::string quoted(const std::string& text) {
 bool has_input() { return ::fcntl(STDIN_FILENO, F_GETFD) >= 0 && ::isatty(STDIN_FILENO) == 0; }
 
 }  // namespace
-
-std::string describe(int wait_status) {
-  if (WIFSIGNALED(wait_status)) {
-    return fmt::format("was killed by signal {} ({})", WTERMSIG(wait_status),
-                       ::strsignal(WTERMSIG(wait_status)));
-  }
-  return fmt::format("exited with code {}", WEXITSTATUS(wait_status));
-}
 
 int exit_code_of(int wait_status) {
   return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
@@ -121,7 +112,7 @@ std::string RemoteAgent::end() {
   poll_until(process_.get(), POLLIN, std::chrono::steady_clock::now() + kLongestEnd);
   int status = 0;
   if (::waitpid(pid_, &status, WNOHANG) != pid_) return "does not end";
-  return describe(status);
+  return how_it_ended(status);
 }
 
 }  // namespace peal::run

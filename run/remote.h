@@ -6,7 +6,6 @@
 
 #include <sys/types.h>
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,8 +59,6 @@ class RemoteAgent {
   Fd process_;
 };
 
-/// "was killed by signal 9 (Killed)", "exited with code 3".
-std::string describe(int wait_status);
 /// What a shell makes of it: the code, or 128 + the signal.
 int exit_code_of(int wait_status);
 
