@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The modules that kernels lie in, and kernels that are started by their address.
+// The modules that kernels lie in, kernels that are started by their address, and what is asked of
+// CUDA's driver.
 #include "compat/detail/modules.h"
+
+#include <dlfcn.h>
 
 #include <mutex>
 #include <utility>
 
-#include "compat/detail/cuda.h"
 #include "compat/detail/pe.h"
 #include "compat/detail/setup.h"
 #include "host/base/error.h"
@@ -33,6 +35,37 @@ struct Modules {
 Modules& modules() {
   static Modules the_modules;
   return the_modules;
+}
+
+// A function of the driver, if this process has loaded it.
+template <class Function>
+Function* driver_function(const char* name) {
+  void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  return driver == nullptr ? nullptr : reinterpret_cast<Function*>(::dlsym(driver, name));
+}
+
+// Copies `state` to the module_state of `code`; `finder` is the driver's function that answers
+// where an object of it lies.
+template <class Code>
+void fill(const char* finder, Code* code, const State& state) {
+  using Address = unsigned long long;
+  auto* const find = driver_function<int(Address*, size_t*, Code*, const char*)>(finder);
+  auto* const copy = driver_function<int(Address, const void*, size_t)>("cuMemcpyHtoD_v2");
+  if (find == nullptr || copy == nullptr) {
+    fail(ErrorCode::kUnsupported, "no CUDA driver is in use by this process");
+  }
+  Address object = 0;
+  size_t found = 0;
+  if (const int error = find(&object, &found, code, kStateName);
+      error != 0 || found != sizeof(State)) {
+    fail(ErrorCode::kInvalidArgument,
+         "its code has no {} of {} bytes (CUDA error {}): compile it against peal's nvshmem.h of "
+         "this version, without -rdc",
+         kStateName, sizeof(State), error);
+  }
+  if (const int error = copy(object, &state, sizeof(State)); error != 0) {
+    fail(ErrorCode::kSystem, "cuMemcpyHtoD: CUDA error {}", error);
+  }
 }
 
 void check_filled(int error) {
@@ -74,6 +107,13 @@ void meet_in(Pe& pe, const KernelStart& start) {
 }
 
 }  // namespace
+
+int gpu_in_use() {
+  auto* const device_of_thread = driver_function<int(int*)>("cuCtxGetDevice");
+  int device = -1;
+  const bool known = device_of_thread != nullptr && device_of_thread(&device) == 0;
+  return known ? device : -1;
+}
 
 void add(Module& module) {
   const std::lock_guard lock(modules().mutex);
@@ -137,13 +177,11 @@ int most_blocks(const char* call, const KernelStart& start, int* blocks) {
 }
 
 int fill_module(const char* call, CUmod_st* module) {
-  return code_of(call,
-                 [&](Pe& pe) { fill_object(module, kStateName, &pe.state(), sizeof(State)); });
+  return code_of(call, [&](Pe& pe) { fill("cuModuleGetGlobal_v2", module, pe.state()); });
 }
 
 int fill_library(const char* call, CUlib_st* library) {
-  return code_of(call,
-                 [&](Pe& pe) { fill_object(library, kStateName, &pe.state(), sizeof(State)); });
+  return code_of(call, [&](Pe& pe) { fill("cuLibraryGetGlobal", library, pe.state()); });
 }
 
 }  // namespace peal::compat

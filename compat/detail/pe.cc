@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "compat/detail/cuda.h"
+#include "compat/detail/modules.h"
 #include "compat/detail/setup.h"
 #include "host/base/error.h"
 
