@@ -89,8 +89,6 @@ class TcpRoot {
   int listener() const { return listener_.get(); }
 
  private:
-  void listen_at_id();
-
   UniqueId id_;
   Fd listener_;
 };

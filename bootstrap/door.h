@@ -10,12 +10,9 @@
 #include <poll.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <deque>
 #include <optional>
 #include <set>
-#include <span>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>

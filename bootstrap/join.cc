@@ -203,36 +203,14 @@ std::string name_address(const UniqueId& id) {
   return fmt::format("{}.{}.{}.{}:{}", a[0], a[1], a[2], a[3], id.port);
 }
 
-std::unique_ptr<Bootstrap> join(const UniqueId& id, const Member& member) {
+std::unique_ptr<Bootstrap> join(std::span<const UniqueId> ids, const Member& member) {
   const TimePoint until = Clock::now() + member.deadline;
-  // Rank 0 may start later than we do: tries until it listens.
-  Attempt attempt(id, member, kRetry);
-  while (Clock::now() < until) {
-    attempt.begin();
-    pollfd watched = attempt.watched();
-    const TimePoint next = watched.fd < 0 ? std::min(until, attempt.retry()) : until;
-    if (poll_until(std::span(&watched, 1), next) < 0) fail_errno(errno, "poll");
-    const auto step = watched.revents == 0 ? Attempt::Step::kGoing : attempt.go_on();
-    if (step == Attempt::Step::kProven) {
-      return wait_for_start(std::move(attempt).socket(), member);
-    }
-    if (step != Attempt::Step::kGoing && step != Attempt::Step::kNobody) {
-      fail_to_join(step, id, member);
-    }
-  }
-  if (attempt.connected()) {
-    fail(ErrorCode::kTimeout, "start of the job: rank 0 of {} did not arrive within {}",
-         member.size, name_time(member.deadline));
-  }
-  const int error = attempt.error() == 0 ? ETIMEDOUT : attempt.error();
-  fail(ErrorCode::kTimeout, "start of the job: rank 0 did not listen at {} within {} ({})",
-       name_address(id), name_time(member.deadline), std::generic_category().message(error));
-}
-
-std::unique_ptr<Bootstrap> join_any(std::span<const UniqueId> ids, const Member& member) {
-  const TimePoint until = Clock::now() + member.deadline;
+  const bool one_place = ids.size() == 1;
   std::vector<Attempt> attempts;
-  for (const UniqueId& id : ids) attempts.emplace_back(id, member, milliseconds(500));
+  // Rank 0 may start later than we do: tries until it listens.
+  for (const UniqueId& id : ids) {
+    attempts.emplace_back(id, member, one_place ? kRetry : milliseconds(500));
+  }
   while (Clock::now() < until) {
     std::vector<pollfd> watched;
     TimePoint next = until;
@@ -243,12 +221,27 @@ std::unique_ptr<Bootstrap> join_any(std::span<const UniqueId> ids, const Member&
     }
     if (poll_until(watched, next) < 0) fail_errno(errno, "poll");
     for (std::size_t i = 0; i < attempts.size(); ++i) {
-      if (watched[i].revents == 0 || attempts[i].go_on() != Attempt::Step::kProven) continue;
-      return wait_for_start(std::move(attempts[i]).socket(), member);
+      const auto step = watched[i].revents == 0 ? Attempt::Step::kGoing : attempts[i].go_on();
+      if (step == Attempt::Step::kProven) {
+        return wait_for_start(std::move(attempts[i]).socket(), member);
+      }
+      const bool turned_away = step == Attempt::Step::kHungUp || step == Attempt::Step::kStranger;
+      if (one_place && turned_away) fail_to_join(step, ids.front(), member);
     }
   }
-  fail(ErrorCode::kTimeout, "start of the job: rank 0 did not answer at {} to {} within {}",
-       name_address(ids.front()), ids.back().port, name_time(member.deadline));
+  if (!one_place) {
+    fail(ErrorCode::kTimeout, "start of the job: rank 0 did not answer at {} to {} within {}",
+         name_address(ids.front()), ids.back().port, name_time(member.deadline));
+  }
+  const Attempt& attempt = attempts.front();
+  if (attempt.connected()) {
+    fail(ErrorCode::kTimeout, "start of the job: rank 0 of {} did not arrive within {}",
+         member.size, name_time(member.deadline));
+  }
+  const int error = attempt.error() == 0 ? ETIMEDOUT : attempt.error();
+  fail(ErrorCode::kTimeout, "start of the job: rank 0 did not listen at {} within {} ({})",
+       name_address(ids.front()), name_time(member.deadline),
+       std::generic_category().message(error));
 }
 
 }  // namespace peal::bootstrap

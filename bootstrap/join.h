@@ -25,11 +25,8 @@ struct Member {
   Deadline deadline;
 };
 
-/// Joins the job of `id`. Rank 0 may start later: tries until it listens.
-std::unique_ptr<Bootstrap> join(const UniqueId& id, const Member& member);
-
-/// The same where rank 0 listens at one of several places, and others perhaps at the rest: joins
-/// where who listens proves to be rank 0.
-std::unique_ptr<Bootstrap> join_any(std::span<const UniqueId> ids, const Member& member);
+/// Joins the job of `ids`, which has rank 0 at one of these places, and others perhaps at the rest:
+/// where who listens proves to be rank 0. It may start later: tries until it listens.
+std::unique_ptr<Bootstrap> join(std::span<const UniqueId> ids, const Member& member);
 
 }  // namespace peal::bootstrap

@@ -96,18 +96,21 @@ std::optional<JoinPlan> by_tcp(const Config& config) {
   return JoinPlan{BootstrapKind::kTcp, config.tcp_rank, config.tcp_size, ""};
 }
 
+// As rank *rank of *size; `remedy` ends the sentence on one that is none.
+JoinPlan placed(BootstrapKind kind, const Environment& its, const char* rank, const char* size,
+                const std::string& remedy = "") {
+  const JoinPlan plan{kind, *its.number(rank), *its.number(size), its.shown(size)};
+  if (plan.rank < plan.size) return plan;
+  fail(ErrorCode::kConfiguration, "{} in a job of {}: ranks are 0 to size - 1{}", its.shown(rank),
+       its.shown(size), remedy);
+}
+
 JoinPlan by_torch(const Environment& its) {
-  const char* const remedy =
+  const std::string remedy =
       "torchrun sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; start the program by it or by "
       "peal-run, or unset it";
   its.require("WORLD_SIZE", {"RANK", "MASTER_ADDR", "MASTER_PORT"}, remedy);
-  const int rank = *its.number("RANK");
-  const int size = *its.number("WORLD_SIZE");
-  if (rank >= size) {
-    fail(ErrorCode::kConfiguration, "{} in a job of {}: ranks are 0 to size - 1; {}",
-         its.shown("RANK"), its.shown("WORLD_SIZE"), remedy);
-  }
-  return {BootstrapKind::kTorchrun, rank, size, its.shown("WORLD_SIZE")};
+  return placed(BootstrapKind::kTorchrun, its, "RANK", "WORLD_SIZE", "; " + remedy);
 }
 
 JoinPlan by_mpi(const Environment& its) {
@@ -119,13 +122,7 @@ JoinPlan by_mpi(const Environment& its) {
 JoinPlan by_pmi(const Environment& its) {
   its.require("PMI_FD", {"PMI_RANK", "PMI_SIZE"},
               "start the program by srun --mpi=pmi2, MPICH's mpiexec or peal-run, or unset it");
-  const int rank = *its.number("PMI_RANK");
-  const int size = *its.number("PMI_SIZE");
-  if (rank >= size) {
-    fail(ErrorCode::kConfiguration, "{} in a job of {}: ranks are 0 to size - 1",
-         its.shown("PMI_RANK"), its.shown("PMI_SIZE"));
-  }
-  return {BootstrapKind::kPmi, rank, size, its.shown("PMI_SIZE")};
+  return placed(BootstrapKind::kPmi, its, "PMI_RANK", "PMI_SIZE");
 }
 
 JoinPlan by_pmix(const Environment& its) {

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "base/patience.h"
-#include "bootstrap/mpi_plugin.h"
+#include "bootstrap/wire.h"
 #include "host/base/error.h"
 
 namespace peal::bootstrap {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Finds libpeal_mpi.so, loads it and puts the star on its wire.
-#include "bootstrap/mpi_plugin.h"
-
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -15,6 +13,7 @@
 #include "base/library.h"
 #include "bootstrap/bootstraps.h"
 #include "bootstrap/star.h"
+#include "bootstrap/wire.h"
 #include "host/base/error.h"
 
 namespace peal::bootstrap {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rank 0's listening socket, and joining a TCP job: rank 0 admits the others at its door (door.h),
-// they connect and prove that they
-// know the secret. Then the star takes over.
+// A TCP job: its id, which holds a secret, so that no error repeats it; rank 0's listening socket;
+// and joining: rank 0 admits the others at its door (door.h), they connect and prove that they know
+// the secret (join.h). Then the star takes over.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
@@ -19,7 +19,6 @@
 #include "bootstrap/bootstraps.h"
 #include "bootstrap/door.h"
 #include "bootstrap/join.h"
-#include "bootstrap/proof.h"
 #include "bootstrap/star.h"
 #include "bootstrap/stream_wire.h"
 #include "host/base/error.h"
@@ -27,6 +26,15 @@
 
 namespace peal::bootstrap {
 namespace {
+
+constexpr std::size_t kDigits = 44;  // of 16 bytes, 4 and 2
+
+int nibble(char digit) {
+  if (digit >= '0' && digit <= '9') return digit - '0';
+  if (digit >= 'a' && digit <= 'f') return digit - 'a' + 10;
+  if (digit >= 'A' && digit <= 'F') return digit - 'A' + 10;
+  return -1;
+}
 
 // The job of rank 0, with its door.
 class RootStar final : public Star {
@@ -75,15 +83,42 @@ Fd bind_at(UniqueId& id) {
 
 }  // namespace
 
-TcpRoot::TcpRoot(const std::string& address, std::uint16_t port) {
-  id_ = fresh_id(address, port);
-  listen_at_id();
+std::string UniqueId::to_string() const {
+  std::string text;
+  for (const std::byte byte : secret)
+    text += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
+  for (const std::uint8_t byte : address) text += fmt::format("{:02x}", byte);
+  return text + fmt::format("{:04x}", port);
 }
 
-TcpRoot::TcpRoot(const UniqueId& id) : id_(id) { listen_at_id(); }
+UniqueId UniqueId::from_string(std::string_view text, std::string_view name) {
+  if (text.size() != kDigits) {
+    fail(ErrorCode::kInvalidArgument,
+         "{} has {} characters: 44 hexadecimal digits expected, as peal-id prints them", name,
+         text.size());
+  }
+  std::array<std::uint8_t, kDigits / 2> bytes{};
+  for (std::size_t i = 0; i < kDigits; ++i) {
+    const int value = nibble(text[i]);
+    if (value < 0) {
+      fail(ErrorCode::kInvalidArgument, "{}: character {} is not a hexadecimal digit", name, i + 1);
+    }
+    bytes[i / 2] = static_cast<std::uint8_t>(bytes[i / 2] << 4 | value);
+  }
+  UniqueId id;
+  std::memcpy(id.secret.data(), bytes.data(), 16);
+  std::memcpy(id.address.data(), bytes.data() + 16, 4);
+  id.port = static_cast<std::uint16_t>(bytes[20] << 8 | bytes[21]);
+  if (id.port == 0)
+    fail(ErrorCode::kInvalidArgument, "{}: its port is 0; copy the whole text of rank 0's id",
+         name);
+  return id;
+}
 
-void TcpRoot::listen_at_id() {
-  listener_ = bind_at(id_);
+TcpRoot::TcpRoot(const std::string& address, std::uint16_t port)
+    : TcpRoot(fresh_id(address, port)) {}
+
+TcpRoot::TcpRoot(const UniqueId& id) : id_(id), listener_(bind_at(id_)) {
   if (::listen(listener_.get(), SOMAXCONN) < 0)
     fail_errno(errno, fmt::format("listen on {}", name_address(id_)));
 }
@@ -127,7 +162,7 @@ std::unique_ptr<Bootstrap> make_tcp(const UniqueId& id, int rank, int size, Dead
     fail(ErrorCode::kInvalidArgument, "rank {} of {}: ranks are 0 to size - 1", rank, size);
   }
   if (rank == 0) return make_tcp(TcpRoot(id), size, deadline);
-  return join(id, {.rank = rank, .size = size, .deadline = deadline});
+  return join({&id, 1}, {.rank = rank, .size = size, .deadline = deadline});
 }
 
 }  // namespace peal::bootstrap

@@ -9,7 +9,6 @@
 #include <array>
 #include <charconv>
 #include <cstring>
-#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -99,8 +98,8 @@ TorchJob TorchJob::from(const std::map<std::string, std::string>& variables) {
 std::unique_ptr<Bootstrap> make_torchrun(const TorchJob& job, Deadline deadline) {
   check_deadline(deadline);
   if (job.rank != 0) {
-    return join_any(places(job, resolve(job.host)),
-                    {.rank = job.rank, .size = job.size, .deadline = deadline});
+    return join(places(job, resolve(job.host)),
+                {.rank = job.rank, .size = job.size, .deadline = deadline});
   }
   // The host's own name may lead to an address that only this machine knows: listens at all.
   const bool local = job.host == "localhost" || job.host.starts_with("127.");
