@@ -20,6 +20,7 @@
 
 #include "base/fd.h"
 #include "base/poll.h"
+#include "base/words.h"
 #include "bootstrap/address.h"
 #include "bootstrap/launchers.h"
 #include "bootstrap/star.h"
@@ -34,11 +35,9 @@ constexpr std::size_t kLongestLine = 4096;
 
 // "value" of " key=value" in an answer, up to the next blank; empty: it is not there.
 std::string field(std::string_view line, std::string_view key) {
-  for (std::size_t at = line.find(key); at != line.npos; at = line.find(key, at + 1)) {
-    const bool whole = (at == 0 || line[at - 1] == ' ') && line.substr(at + key.size(), 1) == "=";
-    if (!whole) continue;
-    const std::string_view rest = line.substr(at + key.size() + 1);
-    return std::string(rest.substr(0, rest.find(' ')));
+  while (!line.empty()) {
+    std::string_view value = words::take_until(line, " ");
+    if (words::take_until(value, "=") == key) return std::string(value);
   }
   return "";
 }

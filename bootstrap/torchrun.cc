@@ -6,15 +6,17 @@
 //   MASTER_PORT + 1 .. + 16 (or - 1 .. - 16 at the upper end)    rank 0 takes the first free one
 //   secret = hash of host, port, size, run id, restart           alike on all ranks, of no other
 //   job
-#include <array>
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <nettle/sha2.h>
+
 #include <charconv>
-#include <cstring>
-#include <string_view>
 #include <vector>
 
 #include "bootstrap/address.h"
 #include "bootstrap/join.h"
 #include "bootstrap/launchers.h"
+#include "bootstrap/proof.h"
 #include "bootstrap/star.h"
 #include "host/base/error.h"
 
@@ -23,40 +25,27 @@ namespace {
 
 constexpr int kPorts = 16;
 
-// FNV-1a, 64 bits. Tells jobs apart; hides nothing, and need not.
-std::uint64_t hash(std::string_view text, std::uint64_t seed) {
-  std::uint64_t value = 0xcbf29ce484222325 ^ seed;
-  for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return value;
-}
-
-std::array<std::byte, 16> secret_of(const TorchJob& job) {
+// Tells jobs apart; hides nothing, and need not.
+Secret secret_of(const TorchJob& job) {
   const std::string text =
       fmt::format("peal torchrun\n{}\n{}\n{}\n{}", job.host, job.port, job.size, job.run);
-  const std::uint64_t halves[2] = {hash(text, 0), hash(text, 0x9e3779b97f4a7c15)};
-  std::array<std::byte, 16> secret;
-  static_assert(sizeof halves == sizeof secret);
-  std::memcpy(secret.data(), halves, sizeof halves);
+  sha256_ctx hash;
+  ::sha256_init(&hash);
+  ::sha256_update(&hash, text.size(), reinterpret_cast<const std::uint8_t*>(text.data()));
+  Secret secret;
+  ::sha256_digest(&hash, secret.size(), reinterpret_cast<std::uint8_t*>(secret.data()));
   return secret;
-}
-
-std::array<std::uint8_t, 4> bytes_of(const std::string& address) {
-  std::array<std::uint8_t, 4> bytes{};
-  const char* at = address.data();
-  for (std::uint8_t& byte : bytes) {
-    at = std::from_chars(at, address.data() + address.size(), byte).ptr + 1;
-  }
-  return bytes;
 }
 
 // Where rank 0 may listen: one id for each port.
 std::vector<UniqueId> places(const TorchJob& job, const std::string& address) {
   const bool above = job.port <= 65535 - kPorts;
+  UniqueId id{.secret = secret_of(job)};
+  ::inet_pton(AF_INET, address.c_str(), id.address.data());
   std::vector<UniqueId> ids;
   for (int i = 1; i <= kPorts; ++i) {
-    ids.push_back({.secret = secret_of(job),
-                   .address = bytes_of(address),
-                   .port = static_cast<std::uint16_t>(job.port + (above ? i : -i))});
+    id.port = static_cast<std::uint16_t>(job.port + (above ? i : -i));
+    ids.push_back(id);
   }
   return ids;
 }
