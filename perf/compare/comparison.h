@@ -147,4 +147,12 @@ class Comparison {
   bool clean_ = true;
 };
 
+/// A side's main but for its exceptions.
+template <class Side>
+int run_side(int argc, char** argv) {
+  const Selection selection = parse_selection(argc, argv);
+  Side side;
+  return Comparison<Side>(side, selection).run();
+}
+
 }  // namespace peal::perf

@@ -215,10 +215,7 @@ class NvshmemSide {
 
 int main(int argc, char** argv) {
   try {
-    using namespace peal::perf;
-    const Selection selection = parse_selection(argc, argv);
-    NvshmemSide side;
-    return Comparison<NvshmemSide>(side, selection).run();
+    return peal::perf::run_side<peal::perf::NvshmemSide>(argc, argv);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "nvshmem_side: %s\n", error.what());
     return 1;

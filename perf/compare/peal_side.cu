@@ -34,10 +34,5 @@ class ComparedPeal : public PealSide {
 }  // namespace peal::perf
 
 int main(int argc, char** argv) {
-  return peal::run_main([&] {
-    using namespace peal::perf;
-    const Selection selection = parse_selection(argc, argv);
-    ComparedPeal side;
-    return Comparison<ComparedPeal>(side, selection).run();
-  });
+  return peal::run_main([&] { return peal::perf::run_side<peal::perf::ComparedPeal>(argc, argv); });
 }

@@ -213,10 +213,5 @@ class RawSide : public PealSide {
 }  // namespace peal::perf
 
 int main(int argc, char** argv) {
-  return peal::run_main([&] {
-    using namespace peal::perf;
-    const Selection selection = parse_selection(argc, argv);
-    RawSide side;
-    return Comparison<RawSide>(side, selection).run();
-  });
+  return peal::run_main([&] { return peal::perf::run_side<peal::perf::RawSide>(argc, argv); });
 }

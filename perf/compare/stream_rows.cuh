@@ -9,7 +9,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 
@@ -35,27 +34,34 @@ inline size_t largest_bytes() {
   return text == nullptr ? size_t{1} << 30 : std::strtoull(text, nullptr, 0);
 }
 
-/// Microseconds a call. `side.call(row)` gives one to the stream.
-template <class Side>
-double time_row(Side& side, const StreamRow& row, size_t bytes) {
-  const auto rounds = static_cast<int>(std::clamp<size_t>((size_t{256} << 20) / bytes, 4, 200));
+/// Microseconds of a call, of many that the stream has in a row.
+template <class Call>
+double time_in_order(cudaStream_t stream, int rounds, const Call& call) {
   cudaEvent_t begin;
   cudaEvent_t end;
   cudaEventCreate(&begin);
   cudaEventCreate(&end);
-  for (int i = 0; i < 5; ++i) side.call(row);
-  cudaStreamSynchronize(row.stream);
-  side.barrier();
-  cudaEventRecord(begin, row.stream);
-  for (int i = 0; i < rounds; ++i) side.call(row);
-  cudaEventRecord(end, row.stream);
-  cudaStreamSynchronize(row.stream);
+  cudaEventRecord(begin, stream);
+  for (int i = 0; i < rounds; ++i) call();
+  cudaEventRecord(end, stream);
+  cudaStreamSynchronize(stream);
   float milliseconds = 0;
   cudaEventElapsedTime(&milliseconds, begin, end);
   cudaEventDestroy(begin);
   cudaEventDestroy(end);
-  side.barrier();
   return static_cast<double>(milliseconds) * 1e3 / rounds;
+}
+
+/// The same of a row, which `side.call(row)` gives to the stream.
+template <class Side>
+double time_row(Side& side, const StreamRow& row, size_t bytes) {
+  const auto rounds = static_cast<int>(std::clamp<size_t>((size_t{256} << 20) / bytes, 4, 200));
+  for (int i = 0; i < 5; ++i) side.call(row);
+  cudaStreamSynchronize(row.stream);
+  side.barrier();
+  const double us = time_in_order(row.stream, rounds, [&] { side.call(row); });
+  side.barrier();
+  return us;
 }
 
 /// `Side`: name(), pe(), n_pes(), has(call, bfloat16), call(row), barrier(); two buffers of the

@@ -162,18 +162,8 @@ class NcclSide {
 };
 
 double time_copies(cudaStream_t stream, int rounds, const std::function<void()>& copy) {
-  cudaEvent_t begin;
-  cudaEvent_t end;
-  cudaEventCreate(&begin);
-  cudaEventCreate(&end);
   copy();
-  cudaEventRecord(begin, stream);
-  for (int i = 0; i < rounds; ++i) copy();
-  cudaEventRecord(end, stream);
-  cudaStreamSynchronize(stream);
-  float milliseconds = 0;
-  cudaEventElapsedTime(&milliseconds, begin, end);
-  return static_cast<double>(milliseconds) * 1e3 / rounds;
+  return perf::time_in_order(stream, rounds, copy);
 }
 
 PEAL_KERNEL find_peer(Context ctx, char* data, int pe, char** found) {
