@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <nlohmann/json.hpp>
 
 #include "base/words.h"
 #include "doctor/child.h"
@@ -21,13 +20,6 @@
 #include "host/nic/verbs.h"
 
 namespace peal::doctor {
-
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ProbedPort, number, state, active_mtu, max_mtu)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ProbedNic, name, open_error, uar_error, dma_buf_error, lacks,
-                                   ports)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(VerbsView, library, problem, nics)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CudaView, version, gpus, unordered, problem)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GdrcopyView, name, problem)
 
 namespace {
 
@@ -120,9 +112,9 @@ uint64_t memlock_limit() {
 
 // An answer of a child, or a view that holds but the reason why there is none.
 template <class View>
-View collect(Child& child, View (*parse)(const std::string&), Child::Clock::time_point deadline) {
+View collect(Child& child, Child::Clock::time_point deadline) {
   const Child::Answer answer = child.wait_until(deadline);
-  if (answer.problem.empty()) return parse(answer.text);
+  if (answer.problem.empty()) return from_text<View>(answer.text);
   View view;
   view.problem = answer.problem;
   return view;
@@ -168,19 +160,6 @@ GdrcopyView ask_gdrcopy(const std::string& library) {
   return {opened.session ? opened.session->name() : "", opened.why_not};
 }
 
-std::string to_text(const VerbsView& view) { return nlohmann::json(view).dump(); }
-std::string to_text(const CudaView& view) { return nlohmann::json(view).dump(); }
-std::string to_text(const GdrcopyView& view) { return nlohmann::json(view).dump(); }
-VerbsView verbs_from_text(const std::string& text) {
-  return nlohmann::json::parse(text).get<VerbsView>();
-}
-CudaView cuda_from_text(const std::string& text) {
-  return nlohmann::json::parse(text).get<CudaView>();
-}
-GdrcopyView gdrcopy_from_text(const std::string& text) {
-  return nlohmann::json::parse(text).get<GdrcopyView>();
-}
-
 Machine observe(const char* const* environment) {
   Machine machine;
   for (; *environment; ++environment) {
@@ -205,9 +184,9 @@ Machine observe(const char* const* environment) {
   Child verbs([&] { return to_text(ask_verbs(ibverbs, mlx5)); });
   Child cuda([] { return to_text(ask_cuda("libcuda.so.1")); });
   Child gdr([&] { return to_text(ask_gdrcopy(gdrapi)); });
-  machine.verbs = collect(verbs, verbs_from_text, deadline);
-  machine.cuda = collect(cuda, cuda_from_text, deadline);
-  machine.gdrcopy = collect(gdr, gdrcopy_from_text, deadline);
+  machine.verbs = collect<VerbsView>(verbs, deadline);
+  machine.cuda = collect<CudaView>(cuda, deadline);
+  machine.gdrcopy = collect<GdrcopyView>(gdr, deadline);
   return machine;
 }
 

@@ -5,6 +5,7 @@
 // another process.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "doctor/machine.h"
@@ -22,12 +23,21 @@ CudaView ask_cuda(const std::string& library);
 /// Opens its driver.
 GdrcopyView ask_gdrcopy(const std::string& library);
 
-std::string to_text(const VerbsView& view);
-std::string to_text(const CudaView& view);
-std::string to_text(const GdrcopyView& view);
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ProbedPort, number, state, active_mtu, max_mtu)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ProbedNic, name, open_error, uar_error, dma_buf_error, lacks,
+                                   ports)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(VerbsView, library, problem, nics)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CudaView, version, gpus, unordered, problem)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GdrcopyView, name, problem)
+
+template <class View>
+std::string to_text(const View& view) {
+  return nlohmann::json(view).dump();
+}
 /// Throws for a text that is not of that kind.
-VerbsView verbs_from_text(const std::string& text);
-CudaView cuda_from_text(const std::string& text);
-GdrcopyView gdrcopy_from_text(const std::string& text);
+template <class View>
+View from_text(const std::string& text) {
+  return nlohmann::json::parse(text).get<View>();
+}
 
 }  // namespace peal::doctor

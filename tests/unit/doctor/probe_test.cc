@@ -59,7 +59,8 @@ TEST_F(DoctorVerbs, AsksWhetherDmaBufsMayHoldQueues) {
   for (const int unknown : {EPROTONOSUPPORT, EOPNOTSUPP}) {  // the kernel's word, libmlx5's
     fake_.refuse_dmabuf_umem = unknown;
     EXPECT_EQ(error(), unknown);
-    EXPECT_EQ(verbs_from_text(to_text(ask_verbs(path_, path_))).nics.at(0).dma_buf_error, unknown);
+    EXPECT_EQ(from_text<VerbsView>(to_text(ask_verbs(path_, path_))).nics.at(0).dma_buf_error,
+              unknown);
   }
 }
 
@@ -72,14 +73,14 @@ TEST_F(DoctorVerbs, SaysWhyThereIsNoAnswer) {
 TEST_F(DoctorVerbs, TravelsAsText) {
   fake_.refuse_open = true;
   const VerbsView view = ask_verbs(path_, path_);
-  const VerbsView copy = verbs_from_text(to_text(view));
+  const VerbsView copy = from_text<VerbsView>(to_text(view));
   EXPECT_EQ(copy.library, view.library);
   ASSERT_EQ(copy.nics.size(), 1u);
   EXPECT_EQ(copy.nics[0].open_error, EACCES);
 }
 
 TEST(DoctorCuda, SaysWhyThereIsNoDriver) {
-  const CudaView view = cuda_from_text(to_text(ask_cuda("absent_cuda.so")));
+  const CudaView view = from_text<CudaView>(to_text(ask_cuda("absent_cuda.so")));
   EXPECT_EQ(view.version, 0);
   EXPECT_NE(view.problem.find("absent_cuda.so"), std::string::npos);
 }
@@ -87,7 +88,7 @@ TEST(DoctorCuda, SaysWhyThereIsNoDriver) {
 TEST(DoctorGdrcopy, SaysWhatOpensItsDriver) {
   FakeGdrapi& fake = load_fake_gdrapi();
   const auto asked = [](const std::string& library) {
-    return gdrcopy_from_text(to_text(ask_gdrcopy(library)));
+    return from_text<GdrcopyView>(to_text(ask_gdrcopy(library)));
   };
   EXPECT_EQ(asked(fake_gdrapi_path()).name, "GDRCopy 2.6");
   EXPECT_EQ(asked(fake_gdrapi_path()).problem, "");
