@@ -148,7 +148,7 @@ void fill_modules(const State* with) {
   }
 }
 
-int launch(const char* call, const KernelStart& asked) {
+int launch(const KernelStart& asked, const char* call) {
   return code_of(call, [&](Pe& pe) {
     KernelStart start = asked;
     if (start.blocks.x == 0) start.blocks = static_cast<unsigned>(most_blocks_of(pe, start));
@@ -172,15 +172,15 @@ int launch(const char* call, const KernelStart& asked) {
   });
 }
 
-int most_blocks(const char* call, const KernelStart& start, int* blocks) {
+int most_blocks(const KernelStart& start, int* blocks, const char* call) {
   return code_of(call, [&](Pe& pe) { *blocks = most_blocks_of(pe, start); });
 }
 
-int fill_module(const char* call, CUmod_st* module) {
+int fill_module(CUmod_st* module, const char* call) {
   return code_of(call, [&](Pe& pe) { fill("cuModuleGetGlobal_v2", module, pe.state()); });
 }
 
-int fill_library(const char* call, CUlib_st* library) {
+int fill_library(CUlib_st* library, const char* call) {
   return code_of(call, [&](Pe& pe) { fill("cuLibraryGetGlobal", library, pe.state()); });
 }
 

@@ -80,7 +80,7 @@ std::string Pe::look_for_failure(int* code, bool* said) const {
 
 // ---- memory
 
-void* allocate(const char* call, size_t count, size_t bytes, size_t alignment) {
+void* allocate(size_t count, size_t bytes, size_t alignment, const char* call) {
   return on_host(call, [&](Pe& pe) {
     pe.check_gpu();
     if (alignment != 0) return pe.runtime().align(alignment, bytes);
@@ -88,12 +88,12 @@ void* allocate(const char* call, size_t count, size_t bytes, size_t alignment) {
   });
 }
 
-void deallocate(const char* call, void* pointer) {
+void deallocate(void* pointer, const char* call) {
   if (pointer == nullptr) return;
   on_host(call, [&](Pe& pe) { pe.runtime().free(pointer); });
 }
 
-int register_buffer(const char* call, void* address, size_t bytes, bool symmetric) {
+int register_buffer(void* address, size_t bytes, bool symmetric, const char* call) {
   return code_of(call, [&](Pe& pe) {
     pe.check_gpu();
     if (symmetric) {
@@ -104,7 +104,7 @@ int register_buffer(const char* call, void* address, size_t bytes, bool symmetri
   });
 }
 
-int unregister_buffer(const char* call, void* address, bool symmetric) {
+int unregister_buffer(void* address, bool symmetric, const char* call) {
   return code_of(call, [&](Pe& pe) {
     if (symmetric) return pe.runtime().unregister_window(address);
     pe.runtime().unregister_local(address);
@@ -114,21 +114,21 @@ int unregister_buffer(const char* call, void* address, bool symmetric) {
 // ---- teams
 
 // -1 where the PE is in no such team, which is an answer and no failure.
-int team_member(const char* call, nvshmem_team_t team) {
+int team_member(nvshmem_team_t team, const char* call) {
   if (team == NVSHMEM_TEAM_INVALID) return -1;
   int member = -1;
   code_of(call, [&](Pe& pe) { member = pe.team(team).rank; });
   return member;
 }
 
-int team_size(const char* call, nvshmem_team_t team) {
+int team_size(nvshmem_team_t team, const char* call) {
   if (team == NVSHMEM_TEAM_INVALID) return -1;
   int size = -1;
   code_of(call, [&](Pe& pe) { size = pe.team(team).size; });
   return size;
 }
 
-int team_translate(const char* call, nvshmem_team_t from, int member, nvshmem_team_t to) {
+int team_translate(nvshmem_team_t from, int member, nvshmem_team_t to, const char* call) {
   if (from == NVSHMEM_TEAM_INVALID || to == NVSHMEM_TEAM_INVALID) return -1;
   int found = -1;
   code_of(call, [&](Pe& pe) {
@@ -142,8 +142,8 @@ int team_translate(const char* call, nvshmem_team_t from, int member, nvshmem_te
   return found;
 }
 
-int split_team(const char* call, nvshmem_team_t parent, const Members& members,
-               nvshmem_team_t* made) {
+int split_team(nvshmem_team_t parent, const Members& members, nvshmem_team_t* made,
+               const char* call) {
   *made = NVSHMEM_TEAM_INVALID;
   return code_of(call, [&](Pe& pe) {
     const Team& of = pe.team(parent);
@@ -163,8 +163,8 @@ int split_team(const char* call, nvshmem_team_t parent, const Members& members,
   });
 }
 
-int split_team_2d(const char* call, nvshmem_team_t parent, int columns, nvshmem_team_t* row,
-                  nvshmem_team_t* column) {
+int split_team_2d(nvshmem_team_t parent, int columns, nvshmem_team_t* row, nvshmem_team_t* column,
+                  const char* call) {
   *row = NVSHMEM_TEAM_INVALID;
   *column = NVSHMEM_TEAM_INVALID;
   return code_of(call, [&](Pe& pe) {
@@ -176,7 +176,7 @@ int split_team_2d(const char* call, nvshmem_team_t parent, int columns, nvshmem_
   });
 }
 
-void destroy_team(const char* call, nvshmem_team_t team) {
+void destroy_team(nvshmem_team_t team, const char* call) {
   if (team == NVSHMEM_TEAM_INVALID) return;
   code_of(call, [&](Pe& pe) {
     if (team <= NVSHMEMX_TEAM_SAME_MYPE_NODE) {

@@ -133,7 +133,7 @@ Runtime start_runtime(const Joining& joining) {
 
 }  // namespace
 
-int begin(const char* call, const Joining& joining) {
+int begin(const Joining& joining, const char* call) {
   if (process().pe) {
     try {
       process().pe->runtime().require(call);
@@ -162,7 +162,7 @@ int begin(const char* call, const Joining& joining) {
   return NVSHMEMX_ERROR_INTERNAL;
 }
 
-int begin_by_attributes(const char* call, unsigned flags, const nvshmemx_init_attr_t* attributes) {
+int begin_by_attributes(unsigned flags, const nvshmemx_init_attr_t* attributes, const char* call) {
   Joining joining;
   try {
     if ((flags & NVSHMEMX_INIT_WITH_SHMEM) != 0) {
@@ -191,7 +191,7 @@ int begin_by_attributes(const char* call, unsigned flags, const nvshmemx_init_at
     tell(call, error);
     return NVSHMEMX_ERROR_INVALID_VALUE;
   }
-  return begin(call, joining);
+  return begin(joining, call);
 }
 
 void end(const char* call) {
@@ -212,7 +212,7 @@ void end(const char* call) {
 
 bool begun() { return process().pe.has_value(); }
 
-void abort_job(const char* call, int status) {
+void abort_job(int status, const char* call) {
   (void)code_of(call, [](Pe& pe) { pe.runtime().abort("nvshmem_global_exit was called"); });
   ::_exit(status);
 }

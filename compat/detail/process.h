@@ -16,6 +16,9 @@
 #include "device/shared/kernel_arguments.h"
 #include "host/calls.h"
 
+// The last parameter of what a call of the guide makes of itself: its name, for errors.
+#define PEAL_COMPAT_CALLER const char* call = __builtin_FUNCTION()
+
 namespace peal {
 class Runtime;
 }
@@ -32,14 +35,14 @@ struct Joining {
 
 /// Begins, or counts one more nvshmem_init(). 0, or not 0 once it has told why not: where the
 /// process is in another job, too.
-int begin(const char* call, const Joining& joining);
+int begin(const Joining& joining, PEAL_COMPAT_CALLER);
 /// Counts one nvshmem_finalize(); the last one ends the PE.
-void end(const char* call);
+void end(PEAL_COMPAT_CALLER);
 bool begun();
 /// Fills 45 bytes: digits and a zero, of a job whose PE 0 the caller becomes. 0, or not 0.
 int make_unique_id(char* text);
 /// Ends the waits of all PEs, and this process.
-[[noreturn]] void abort_job(const char* call, int status);
+[[noreturn]] void abort_job(int status, PEAL_COMPAT_CALLER);
 
 Runtime* runtime_or_null();
 

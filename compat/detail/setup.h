@@ -54,18 +54,16 @@ typedef struct {
 
 namespace peal::compat {
 
-int begin_by_attributes(const char* call, unsigned flags, const nvshmemx_init_attr_t* attributes);
+int begin_by_attributes(unsigned flags, const nvshmemx_init_attr_t* attributes, PEAL_COMPAT_CALLER);
 
-// What follows each begins with the name of the call that errors are to name.
+void* allocate(size_t count, size_t bytes, size_t alignment, PEAL_COMPAT_CALLER);
+void deallocate(void* pointer, PEAL_COMPAT_CALLER);
+int register_buffer(void* address, size_t bytes, bool symmetric, PEAL_COMPAT_CALLER);
+int unregister_buffer(void* address, bool symmetric, PEAL_COMPAT_CALLER);
 
-void* allocate(const char* call, size_t count, size_t bytes, size_t alignment);
-void deallocate(const char* call, void* pointer);
-int register_buffer(const char* call, void* address, size_t bytes, bool symmetric);
-int unregister_buffer(const char* call, void* address, bool symmetric);
-
-int team_member(const char* call, nvshmem_team_t team);
-int team_size(const char* call, nvshmem_team_t team);
-int team_translate(const char* call, nvshmem_team_t from, int member, nvshmem_team_t to);
+int team_member(nvshmem_team_t team, PEAL_COMPAT_CALLER);
+int team_size(nvshmem_team_t team, PEAL_COMPAT_CALLER);
+int team_translate(nvshmem_team_t from, int member, nvshmem_team_t to, PEAL_COMPAT_CALLER);
 
 /// Members first, first + stride, ... of the parent.
 struct Members {
@@ -73,16 +71,16 @@ struct Members {
   int stride;
   int count;
 };
-int split_team(const char* call, nvshmem_team_t parent, const Members& members,
-               nvshmem_team_t* made);
-int split_team_2d(const char* call, nvshmem_team_t parent, int columns, nvshmem_team_t* row,
-                  nvshmem_team_t* column);
-void destroy_team(const char* call, nvshmem_team_t team);
+int split_team(nvshmem_team_t parent, const Members& members, nvshmem_team_t* made,
+               PEAL_COMPAT_CALLER);
+int split_team_2d(nvshmem_team_t parent, int columns, nvshmem_team_t* row, nvshmem_team_t* column,
+                  PEAL_COMPAT_CALLER);
+void destroy_team(nvshmem_team_t team, PEAL_COMPAT_CALLER);
 
-int launch(const char* call, const KernelStart& start);
-int most_blocks(const char* call, const KernelStart& start, int* blocks);
-int fill_module(const char* call, CUmod_st* module);
-int fill_library(const char* call, CUlib_st* library);
+int launch(const KernelStart& start, PEAL_COMPAT_CALLER);
+int most_blocks(const KernelStart& start, int* blocks, PEAL_COMPAT_CALLER);
+int fill_module(CUmod_st* module, PEAL_COMPAT_CALLER);
+int fill_library(CUlib_st* library, PEAL_COMPAT_CALLER);
 
 }  // namespace peal::compat
 
@@ -90,25 +88,23 @@ int fill_library(const char* call, CUlib_st* library);
 
 /// A PE that cannot begin ends the program, having told why.
 inline void nvshmem_init() {
-  if (::peal::compat::begin("nvshmem_init", {}) != 0) exit(1);
+  if (::peal::compat::begin({}) != 0) exit(1);
 }
 inline int nvshmem_init_thread(int, int* provided) {
   *provided = NVSHMEM_THREAD_SERIALIZED;
-  return ::peal::compat::begin("nvshmem_init_thread", {});
+  return ::peal::compat::begin({});
 }
 inline void nvshmem_query_thread(int* provided) { *provided = NVSHMEM_THREAD_SERIALIZED; }
-inline void nvshmem_finalize() { ::peal::compat::end("nvshmem_finalize"); }
-[[noreturn]] inline void nvshmem_global_exit(int status) {
-  ::peal::compat::abort_job("nvshmem_global_exit", status);
-}
+inline void nvshmem_finalize() { ::peal::compat::end(); }
+[[noreturn]] inline void nvshmem_global_exit(int status) { ::peal::compat::abort_job(status); }
 
 inline int nvshmemx_init_attr(unsigned int flags, nvshmemx_init_attr_t* attributes) {
-  return ::peal::compat::begin_by_attributes("nvshmemx_init_attr", flags, attributes);
+  return ::peal::compat::begin_by_attributes(flags, attributes);
 }
 inline int nvshmemx_hostlib_init_attr(unsigned int flags, nvshmemx_init_attr_t* attributes) {
-  return ::peal::compat::begin_by_attributes("nvshmemx_hostlib_init_attr", flags, attributes);
+  return ::peal::compat::begin_by_attributes(flags, attributes);
 }
-inline void nvshmemx_hostlib_finalize() { ::peal::compat::end("nvshmemx_hostlib_finalize"); }
+inline void nvshmemx_hostlib_finalize() { ::peal::compat::end(); }
 inline int nvshmemx_init_status() {
   return ::peal::compat::begun() ? NVSHMEM_STATUS_IS_INITIALIZED : NVSHMEM_STATUS_NOT_INITIALIZED;
 }
@@ -133,11 +129,11 @@ inline int nvshmemx_set_attr_mpi_comm_args(void* mpi_comm, nvshmemx_init_attr_t*
 
 PEAL_HD int nvshmem_my_pe() {
   PEAL_COMPAT_BY_PLACE(::peal::compat::context().pe,
-                       (::peal::compat::team_member("nvshmem_my_pe", NVSHMEM_TEAM_WORLD)));
+                       (::peal::compat::team_member(NVSHMEM_TEAM_WORLD)));
 }
 PEAL_HD int nvshmem_n_pes() {
   PEAL_COMPAT_BY_PLACE(::peal::compat::context().n_pes,
-                       (::peal::compat::team_size("nvshmem_n_pes", NVSHMEM_TEAM_WORLD)));
+                       (::peal::compat::team_size(NVSHMEM_TEAM_WORLD)));
 }
 PEAL_HD void nvshmem_info_get_version(int* major, int* minor) {
   *major = NVSHMEM_MAJOR_VERSION;
@@ -166,36 +162,33 @@ inline ::peal::Runtime* nvshmemx_peal_runtime() { return ::peal::compat::runtime
 
 // ---- memory
 
-inline void* nvshmem_malloc(size_t size) {
-  return ::peal::compat::allocate("nvshmem_malloc", 0, size, 0);
-}
+inline void* nvshmem_malloc(size_t size) { return ::peal::compat::allocate(0, size, 0); }
 inline void* nvshmem_calloc(size_t count, size_t size) {
-  return ::peal::compat::allocate("nvshmem_calloc", count, size, 0);
+  return ::peal::compat::allocate(count, size, 0);
 }
 inline void* nvshmem_align(size_t alignment, size_t size) {
-  return ::peal::compat::allocate("nvshmem_align", 0, size, alignment);
+  return ::peal::compat::allocate(0, size, alignment);
 }
-inline void nvshmem_free(void* ptr) { ::peal::compat::deallocate("nvshmem_free", ptr); }
+inline void nvshmem_free(void* ptr) { ::peal::compat::deallocate(ptr); }
 
 /// Memory of this PE as source or destination at home.
 inline int nvshmemx_buffer_register(void* addr, size_t length) {
-  return ::peal::compat::register_buffer("nvshmemx_buffer_register", addr, length, false);
+  return ::peal::compat::register_buffer(addr, length, false);
 }
 /// The newest registration of that address.
 inline int nvshmemx_buffer_unregister(void* addr) {
-  return ::peal::compat::unregister_buffer("nvshmemx_buffer_unregister", addr, false);
+  return ::peal::compat::unregister_buffer(addr, false);
 }
 /// Nothing: what is registered still stays so until nvshmem_finalize().
 inline void nvshmemx_buffer_unregister_all() {}
 /// Collective: memory of every PE, used by its own address. Null where that failed.
 inline void* nvshmemx_buffer_register_symmetric(void* buf_ptr, size_t size, int /*flags*/) {
-  const int failed =
-      ::peal::compat::register_buffer("nvshmemx_buffer_register_symmetric", buf_ptr, size, true);
+  const int failed = ::peal::compat::register_buffer(buf_ptr, size, true);
   return failed == 0 ? buf_ptr : nullptr;
 }
 /// Collective.
 inline int nvshmemx_buffer_unregister_symmetric(void* mmap_ptr, size_t /*size*/) {
-  return ::peal::compat::unregister_buffer("nvshmemx_buffer_unregister_symmetric", mmap_ptr, true);
+  return ::peal::compat::unregister_buffer(mmap_ptr, true);
 }
 
 /// Null, as where there is no multicast: peal uses none.
@@ -205,39 +198,34 @@ PEAL_HD void* nvshmemx_mc_ptr(nvshmem_team_t, const void*) { return nullptr; }
 
 PEAL_HD int nvshmem_team_my_pe(nvshmem_team_t team) {
   PEAL_COMPAT_BY_PLACE((::peal::my_pe(::peal::compat::team_of(team))),
-                       (::peal::compat::team_member("nvshmem_team_my_pe", team)));
+                       (::peal::compat::team_member(team)));
 }
 PEAL_HD int nvshmem_team_n_pes(nvshmem_team_t team) {
   PEAL_COMPAT_BY_PLACE((::peal::compat::size_or_none(::peal::compat::team_of(team))),
-                       (::peal::compat::team_size("nvshmem_team_n_pes", team)));
+                       (::peal::compat::team_size(team)));
 }
 PEAL_HD int nvshmem_team_translate_pe(nvshmem_team_t src_team, int src_pe,
                                       nvshmem_team_t dest_team) {
-  PEAL_COMPAT_BY_PLACE(
-      (::peal::translate(::peal::compat::team_of(src_team), src_pe,
-                         ::peal::compat::team_of(dest_team))),
-      (::peal::compat::team_translate("nvshmem_team_translate_pe", src_team, src_pe, dest_team)));
+  PEAL_COMPAT_BY_PLACE((::peal::translate(::peal::compat::team_of(src_team), src_pe,
+                                          ::peal::compat::team_of(dest_team))),
+                       (::peal::compat::team_translate(src_team, src_pe, dest_team)));
 }
 /// Contexts of programs are not there: 0 of them.
 inline int nvshmem_team_get_config(nvshmem_team_t team, nvshmem_team_config_t* config) {
   config->num_contexts = 0;
-  return ::peal::compat::team_size("nvshmem_team_get_config", team) > 0 ? 0 : 1;
+  return ::peal::compat::team_size(team) > 0 ? 0 : 1;
 }
 inline int nvshmem_team_split_strided(nvshmem_team_t parent_team, int start, int stride, int size,
                                       const nvshmem_team_config_t*, long,
                                       nvshmem_team_t* new_team) {
-  return ::peal::compat::split_team("nvshmem_team_split_strided", parent_team,
-                                    {start, stride, size}, new_team);
+  return ::peal::compat::split_team(parent_team, {start, stride, size}, new_team);
 }
 inline int nvshmem_team_split_2d(nvshmem_team_t parent_team, int xrange,
                                  const nvshmem_team_config_t*, long, nvshmem_team_t* xaxis_team,
                                  const nvshmem_team_config_t*, long, nvshmem_team_t* yaxis_team) {
-  return ::peal::compat::split_team_2d("nvshmem_team_split_2d", parent_team, xrange, xaxis_team,
-                                       yaxis_team);
+  return ::peal::compat::split_team_2d(parent_team, xrange, xaxis_team, yaxis_team);
 }
-inline void nvshmem_team_destroy(nvshmem_team_t team) {
-  ::peal::compat::destroy_team("nvshmem_team_destroy", team);
-}
+inline void nvshmem_team_destroy(nvshmem_team_t team) { ::peal::compat::destroy_team(team); }
 
 // ---- kernels that meet, and modules
 
@@ -246,23 +234,19 @@ inline void nvshmem_team_destroy(nvshmem_team_t team) {
 inline int nvshmemx_collective_launch(const void* func, ::peal::compat::LaunchExtent gridDims,
                                       ::peal::compat::LaunchExtent blockDims, void** args,
                                       size_t sharedMem, cudaStream_t stream) {
-  return ::peal::compat::launch("nvshmemx_collective_launch",
-                                {func, gridDims, blockDims, args, sharedMem, stream});
+  return ::peal::compat::launch({func, gridDims, blockDims, args, sharedMem, stream});
 }
 inline int nvshmemx_collective_launch_query_gridsize(const void* func,
                                                      ::peal::compat::LaunchExtent blockDims,
                                                      void** args, size_t sharedMem, int* gridsize) {
-  return ::peal::compat::most_blocks("nvshmemx_collective_launch_query_gridsize",
-                                     {func, 1, blockDims, args, sharedMem, nullptr}, gridsize);
+  return ::peal::compat::most_blocks({func, 1, blockDims, args, sharedMem, nullptr}, gridsize);
 }
 
 /// A module, or library, that the program loaded by the driver and compiled without -rdc. The
 /// kernels of the program's own files need no such call.
-inline int nvshmemx_cumodule_init(CUmod_st* module) {
-  return ::peal::compat::fill_module("nvshmemx_cumodule_init", module);
-}
+inline int nvshmemx_cumodule_init(CUmod_st* module) { return ::peal::compat::fill_module(module); }
 inline int nvshmemx_cumodule_finalize(CUmod_st*) { return 0; }
 inline int nvshmemx_culibrary_init(CUlib_st* library) {
-  return ::peal::compat::fill_library("nvshmemx_culibrary_init", library);
+  return ::peal::compat::fill_library(library);
 }
 inline int nvshmemx_culibrary_finalize(CUlib_st*) { return 0; }
