@@ -118,33 +118,29 @@ int peal_atomic_fetching(peal_atomic_t what, void* dst, uint64_t value, uint64_t
 int peal_atomic_fetching32(peal_atomic_t what, void* dst, uint32_t value, uint32_t expected, int pe,
                            uint32_t* old);
 
-int peal_put(void* dst, const void* src, size_t bytes, int pe);
-int peal_put_on_stream(void* dst, const void* src, size_t bytes, int pe, peal_stream_t stream);
-int peal_get(void* dst, const void* src, size_t bytes, int pe);
-int peal_get_on_stream(void* dst, const void* src, size_t bytes, int pe, peal_stream_t stream);
+/* Both forms: peal_put(parameters) and peal_put_on_stream(parameters, stream). */
+#define PEAL_C_FORMS(name, ...) \
+  int name(__VA_ARGS__);        \
+  int name##_on_stream(__VA_ARGS__, peal_stream_t stream);
+
+PEAL_C_FORMS(peal_put, void* dst, const void* src, size_t bytes, int pe)
+PEAL_C_FORMS(peal_get, void* dst, const void* src, size_t bytes, int pe)
 
 /** Whoever sees the signal sees the data. */
-int peal_put_signal(void* dst, const void* src, size_t bytes, peal_signal_t signal);
-int peal_put_signal_on_stream(void* dst, const void* src, size_t bytes, peal_signal_t signal,
-                              peal_stream_t stream);
+PEAL_C_FORMS(peal_put_signal, void* dst, const void* src, size_t bytes, peal_signal_t signal)
 
 /** Whoever sees it sees what this stream had put to that PE before. */
-int peal_signal(peal_signal_t signal);
-int peal_signal_on_stream(peal_signal_t signal, peal_stream_t stream);
+PEAL_C_FORMS(peal_signal, peal_signal_t signal)
 
 /** One value of 1, 2, 4 or 8 bytes. */
-int peal_p(void* dst, uint64_t value, size_t bytes, int pe);
-int peal_p_on_stream(void* dst, uint64_t value, size_t bytes, int pe, peal_stream_t stream);
+PEAL_C_FORMS(peal_p, void* dst, uint64_t value, size_t bytes, int pe)
 
 /** Nothing comes back; of 4 or 8 bytes. */
-int peal_atomic(peal_atomic_t what, void* dst, uint64_t value, size_t bytes, int pe);
-int peal_atomic_on_stream(peal_atomic_t what, void* dst, uint64_t value, size_t bytes, int pe,
-                          peal_stream_t stream);
+PEAL_C_FORMS(peal_atomic, peal_atomic_t what, void* dst, uint64_t value, size_t bytes, int pe)
 
 /** Until a word of this PE, an integer of 4 or 8 bytes, compares so. */
-int peal_wait_until(const void* word, peal_type_t type, peal_compare_t compare, uint64_t value);
-int peal_wait_until_on_stream(const void* word, peal_type_t type, peal_compare_t compare,
-                              uint64_t value, peal_stream_t stream);
+PEAL_C_FORMS(peal_wait_until, const void* word, peal_type_t type, peal_compare_t compare,
+             uint64_t value)
 
 int peal_fence(void);
 int peal_fence_on_stream(peal_stream_t stream);
@@ -156,40 +152,24 @@ int peal_barrier_all(void);
 int peal_barrier_all_on_stream(peal_stream_t stream);
 
 /** Meetings of a team's members; a barrier also completes what was put. */
-int peal_team_sync(peal_team_t team);
-int peal_team_sync_on_stream(peal_team_t team, peal_stream_t stream);
-int peal_team_barrier(peal_team_t team);
-int peal_team_barrier_on_stream(peal_team_t team, peal_stream_t stream);
+PEAL_C_FORMS(peal_team_sync, peal_team_t team)
+PEAL_C_FORMS(peal_team_barrier, peal_team_t team)
 
 /** Collective among the members, with the same arguments. */
-int peal_broadcast(peal_team_t team, peal_buffers_t buffers, int root);
-int peal_broadcast_on_stream(peal_team_t team, peal_buffers_t buffers, int root,
-                             peal_stream_t stream);
-int peal_all_gather(peal_team_t team, peal_buffers_t buffers);
-int peal_all_gather_on_stream(peal_team_t team, peal_buffers_t buffers, peal_stream_t stream);
-int peal_all_to_all(peal_team_t team, peal_buffers_t buffers);
-int peal_all_to_all_on_stream(peal_team_t team, peal_buffers_t buffers, peal_stream_t stream);
+PEAL_C_FORMS(peal_broadcast, peal_team_t team, peal_buffers_t buffers, int root)
+PEAL_C_FORMS(peal_all_gather, peal_team_t team, peal_buffers_t buffers)
+PEAL_C_FORMS(peal_all_to_all, peal_team_t team, peal_buffers_t buffers)
 
 /** The count of `buffers` is not looked at; the lists of what is received are symmetric. */
-int peal_all_to_all_v(peal_team_t team, peal_buffers_t buffers, peal_blocks_t received,
-                      peal_blocks_t sent);
-int peal_all_to_all_v_on_stream(peal_team_t team, peal_buffers_t buffers, peal_blocks_t received,
-                                peal_blocks_t sent, peal_stream_t stream);
-int peal_all_reduce(peal_team_t team, peal_buffers_t buffers, peal_op_t op);
-int peal_all_reduce_on_stream(peal_team_t team, peal_buffers_t buffers, peal_op_t op,
-                              peal_stream_t stream);
-int peal_reduce(peal_team_t team, peal_buffers_t buffers, peal_op_t op, int root);
-int peal_reduce_on_stream(peal_team_t team, peal_buffers_t buffers, peal_op_t op, int root,
-                          peal_stream_t stream);
-int peal_reduce_scatter(peal_team_t team, peal_buffers_t buffers, peal_op_t op);
-int peal_reduce_scatter_on_stream(peal_team_t team, peal_buffers_t buffers, peal_op_t op,
-                                  peal_stream_t stream);
-int peal_scan(peal_team_t team, peal_buffers_t buffers, peal_op_t op);
-int peal_scan_on_stream(peal_team_t team, peal_buffers_t buffers, peal_op_t op,
-                        peal_stream_t stream);
-int peal_exclusive_scan(peal_team_t team, peal_buffers_t buffers, peal_op_t op);
-int peal_exclusive_scan_on_stream(peal_team_t team, peal_buffers_t buffers, peal_op_t op,
-                                  peal_stream_t stream);
+PEAL_C_FORMS(peal_all_to_all_v, peal_team_t team, peal_buffers_t buffers, peal_blocks_t received,
+             peal_blocks_t sent)
+PEAL_C_FORMS(peal_all_reduce, peal_team_t team, peal_buffers_t buffers, peal_op_t op)
+PEAL_C_FORMS(peal_reduce, peal_team_t team, peal_buffers_t buffers, peal_op_t op, int root)
+PEAL_C_FORMS(peal_reduce_scatter, peal_team_t team, peal_buffers_t buffers, peal_op_t op)
+PEAL_C_FORMS(peal_scan, peal_team_t team, peal_buffers_t buffers, peal_op_t op)
+PEAL_C_FORMS(peal_exclusive_scan, peal_team_t team, peal_buffers_t buffers, peal_op_t op)
+
+#undef PEAL_C_FORMS
 
 #ifdef __cplusplus
 }
