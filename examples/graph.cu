@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <stdexcept>
-#include <vector>
 
 #include "peal/peal.h"
 

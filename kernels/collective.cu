@@ -6,34 +6,23 @@
 
 using namespace peal;
 
-PEAL_ENTRY(sync, Collective) {
-  kernels::with_team(args,
-                     [&](const Context& ctx, const Team& team) { return sync(ctx, block, team); });
+// Of a source.
+static PEAL_DEVICE uint64_t bytes(const kernels::Collective& args) {
+  return args.count * args.element;
 }
 
-PEAL_ENTRY(barrier, Collective) {
-  kernels::with_team(
-      args, [&](const Context& ctx, const Team& team) { return barrier(ctx, block, team); });
-}
+// The kernel of a call, by the context and the team that its arguments name.
+#define PEAL_TEAM_ENTRY(name, call)                                                       \
+  PEAL_ENTRY(name, Collective) {                                                          \
+    kernels::with_team(args, [&](const Context& ctx, const Team& team) { return call; }); \
+  }
 
-PEAL_ENTRY(broadcast, Collective) {
-  kernels::with_team(args, [&](const Context& ctx, const Team& team) {
-    return broadcast(ctx, launched_grid, team, args.dst, args.src, args.count * args.element,
-                     args.caller.pe);
-  });
-}
-
-PEAL_ENTRY(all_gather, Collective) {
-  kernels::with_team(args, [&](const Context& ctx, const Team& team) {
-    return all_gather(ctx, launched_grid, team, args.dst, args.src, args.count * args.element);
-  });
-}
-
-PEAL_ENTRY(all_to_all, Collective) {
-  kernels::with_team(args, [&](const Context& ctx, const Team& team) {
-    return all_to_all(ctx, launched_grid, team, args.dst, args.src, args.count * args.element);
-  });
-}
+PEAL_TEAM_ENTRY(sync, sync(ctx, block, team))
+PEAL_TEAM_ENTRY(barrier, barrier(ctx, block, team))
+PEAL_TEAM_ENTRY(broadcast, broadcast(ctx, launched_grid, team, args.dst, args.src, bytes(args),
+                                     args.caller.pe))
+PEAL_TEAM_ENTRY(all_gather, all_gather(ctx, launched_grid, team, args.dst, args.src, bytes(args)))
+PEAL_TEAM_ENTRY(all_to_all, all_to_all(ctx, launched_grid, team, args.dst, args.src, bytes(args)))
 
 PEAL_ENTRY(all_to_all_v, Collective) {
   kernels::with_team(args, [&](const Context& ctx, const Team& team) {

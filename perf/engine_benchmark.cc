@@ -9,10 +9,8 @@
 // Counter "wqe" is WQEs a second; the bar is 10 M/s.
 #include <benchmark/benchmark.h>
 
-#include <atomic>
 #include <cstring>
 #include <memory>
-#include <new>
 #include <vector>
 
 #include "device/mlx5/wqe.h"

@@ -6,7 +6,6 @@
 #include <benchmark/benchmark.h>
 
 #include <cstring>
-#include <memory>
 #include <vector>
 
 #include "device/api.h"
