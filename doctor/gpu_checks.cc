@@ -49,10 +49,6 @@ Driver loaded_driver(const Machine& machine) {
   return driver;
 }
 
-std::string cuda_text(int version) {
-  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
-}
-
 // Major version of the toolkit in /usr/local/cuda; 0: none.
 int toolkit_major(const Machine& machine) {
   const auto json =
@@ -81,11 +77,6 @@ int queues_refused(const Machine& machine) {
     if (nic.dma_buf_error != 0) return nic.dma_buf_error;
   }
   return 0;
-}
-
-bool peermem_loaded(const Machine& machine) {
-  return machine.exists("sys/module/nvidia_peermem") ||
-         machine.exists("sys/kernel/mm/memory_peers/nvidia-peermem");
 }
 
 bool peermem_installed(const Machine& machine) {
@@ -154,8 +145,9 @@ Findings check_cuda(const Machine& machine) {
          "sudo nvidia-smi -pm 1; CUDA_VISIBLE_DEVICES must not hide all GPUs"}};
   }
   const int toolkit = toolkit_major(machine);
-  const std::string found = fmt::format("CUDA {} of the driver, {} GPU{}", cuda_text(cuda.version),
-                                        cuda.gpus, cuda.gpus == 1 ? "" : "s");
+  const std::string found =
+      fmt::format("CUDA {}.{} of the driver, {} GPU{}", cuda.version / 1000,
+                  cuda.version % 1000 / 10, cuda.gpus, cuda.gpus == 1 ? "" : "s");
   if (toolkit > cuda.version / 1000) {
     return {{"cuda", "", Level::kFail,
              fmt::format("{}, but /usr/local/cuda is CUDA {}: what it builds does not start here",
@@ -189,7 +181,10 @@ Findings check_doorbell_mapping(const Machine& machine) {
 Findings check_peermem(const Machine& machine) {
   constexpr const char* kCheck = "nvidia-peermem";
   if (auto skip = unless_gpu_and_nic(machine, kCheck); !skip.empty()) return skip;
-  if (peermem_loaded(machine)) return {{kCheck, "", Level::kOk, "loaded"}};
+  if (machine.exists("sys/module/nvidia_peermem") ||
+      machine.exists("sys/kernel/mm/memory_peers/nvidia-peermem")) {
+    return {{kCheck, "", Level::kOk, "loaded"}};
+  }
   // Either of the two will do, and dma-buf is tried first.
   const bool windows = dma_buf_possible(machine);
   const bool needed = !windows || queues_refused(machine) != 0;

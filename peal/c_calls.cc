@@ -201,28 +201,18 @@ int peal_g(void* value, const void* src, size_t bytes, int pe) {
   });
 }
 
-int peal_atomic_fetching(peal_atomic_t what, void* dst, uint64_t value, uint64_t expected, int pe,
-                         uint64_t* old) {
-  return guarded(-1, [&] {
-    require_place("peal_atomic_fetching", "old", old);
-    Word call = atomic(what, dst, value, sizeof(*old), pe);
-    call.expected = expected;
-    *old = peal::detail::fetch(initialised("peal_atomic_fetching").host().site(), call);
-    return 0;
-  });
-}
-
-int peal_atomic_fetching32(peal_atomic_t what, void* dst, uint32_t value, uint32_t expected, int pe,
-                           uint32_t* old) {
-  return guarded(-1, [&] {
-    require_place("peal_atomic_fetching32", "old", old);
-    Word call = atomic(what, dst, value, sizeof(*old), pe);
-    call.expected = expected;
-    const auto site = initialised("peal_atomic_fetching32").host().site();
-    *old = static_cast<uint32_t>(peal::detail::fetch(site, call));
-    return 0;
-  });
-}
+#define PEAL_C_FETCHING(NAME, T)                                                          \
+  int NAME(peal_atomic_t what, void* dst, T value, T expected, int pe, T* old) {          \
+    return guarded(-1, [&] {                                                              \
+      require_place(#NAME, "old", old);                                                   \
+      Word call = atomic(what, dst, value, sizeof(T), pe);                                \
+      call.expected = expected;                                                           \
+      *old = static_cast<T>(peal::detail::fetch(initialised(#NAME).host().site(), call)); \
+      return 0;                                                                           \
+    });                                                                                   \
+  }
+PEAL_C_FETCHING(peal_atomic_fetching, uint64_t)
+PEAL_C_FETCHING(peal_atomic_fetching32, uint32_t)
 
 peal_stream_t peal_stream_create() {
   return guarded(static_cast<peal_stream_t>(nullptr), [] {
