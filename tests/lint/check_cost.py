@@ -12,7 +12,7 @@ import sys
 
 LIMITS = pathlib.Path(__file__).with_name("cost_limits.txt")
 QUERIES = {
-    "test_targets": "tests(//...)",
+    "test_targets": "tests(//...) except attr(tags, manual, //...)",
     "test_programs": 'kind("cc_(test|binary)", //tests/...) except attr(tags, manual, //tests/...)',
     "nvcc_actions": 'kind("_cuda_object_rule", //...) except attr(tags, manual, //...)',
 }
