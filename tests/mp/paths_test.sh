@@ -8,7 +8,7 @@ set -u
 
 if [ "${1:-}" = --as ]; then # a rank, started by run_mp.sh below
   nics=($2)
-  rank=$OMPI_COMM_WORLD_RANK
+  rank=$PEAL_TCP_RANK
   last=$((${#nics[@]} - 1))
   nic=${nics[$((rank < last ? rank : last))]}
   export PEAL_SOFTNIC_PRESENT=${nic//+/ }
