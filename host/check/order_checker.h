@@ -25,9 +25,9 @@
 
 #include "device/context.h"
 #include "device/shared/call_note.h"
-#include "host/check/heap_shadow.h"
 #include "host/check/pending.h"
 #include "host/check/segment.h"
+#include "host/check/shadow.h"
 #include "host/check/sites.h"
 
 namespace peal::checking {

@@ -21,7 +21,7 @@
 #include "base/fd.h"
 #include "base/peer_file.h"
 #include "host/check/cell.h"
-#include "host/check/heap_shadow.h"
+#include "host/check/shadow.h"
 
 namespace peal::checking {
 

@@ -2,8 +2,6 @@
 //
 // Accesses to whole chunks and to parts of them lie at different levels: what one level has must be
 // seen by accesses at the other, by two PEs at the same moment too, and nothing may be told twice.
-#include "host/check/heap_shadow.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "host/check/shadow.h"
 #include "tests/unit/check/past.h"
 
 namespace peal::checking {
