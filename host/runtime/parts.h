@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a Runtime owns: four owners, each made of those in front of it and whole then. runtime.cc
-// has the calls, end.cc the end.
+// has the calls.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,6 @@
 #include "host/job/process_end.h"
 #include "host/nvtx/range.h"
 #include "host/runtime.h"
-#include "host/runtime/context_parts.h"
 #include "host/runtime/fabric.h"
 #include "host/runtime/job.h"
 #include "host/runtime/services.h"

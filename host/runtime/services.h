@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What serves the program of a PE: calls of the host, files, and what looks at kernels and peers
-// from outside to tell what went wrong.
+// What stands upon the memory of a job: what makes contexts and teams, and what serves the program
+// of a PE: calls of the host, files, and what looks at kernels and peers from outside to tell what
+// went wrong.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +10,47 @@
 
 #include "host/calls/call_engine.h"
 #include "host/calls/files.h"
+#include "host/contexts/contexts.h"
+#include "host/contexts/link_plan.h"
+#include "host/contexts/link_tester.h"
+#include "host/contexts/linker.h"
 #include "host/failures/failure_log.h"
 #include "host/failures/flight_log.h"
 #include "host/failures/inquiry.h"
 #include "host/job/watcher.h"
-#include "host/runtime/context_parts.h"
 #include "host/runtime/fabric.h"
 #include "host/runtime/job.h"
+#include "host/teams/teams.h"
+#include "host/transport/doorbell.h"
+#include "host/transport/proxy.h"
 
 namespace peal {
+
+/// Who serves the queues that go by NICs. Made behind the heap's window: the software NIC may have
+/// gone to a GPU with it.
+struct NicServices {
+  NicServices(JobMembership& job, MemoryFabric& fabric);
+
+  Doorbells doorbells;  // by NIC, or
+  Proxies proxies;      // these
+  LinkTester link_tester;
+  Linker linker;
+  const ContextNics nics;
+};
+
+/// What makes contexts and teams upon the memory of a job.
+struct ContextParts {
+  /// Collective, before the heap is used: it takes its part of that.
+  static std::unique_ptr<ContextParts> make(JobMembership& job, MemoryFabric& fabric);
+
+  /// This PE's step of make().
+  ContextParts(JobMembership& job, MemoryFabric& fabric);
+
+  LinkPlan link_plan;
+  const std::unique_ptr<NicServices> nic_services;  // null where there is no NIC
+  Contexts contexts;
+  Teams teams;
+};
 
 struct Services {
   /// Collective. What is given outlives the services.
