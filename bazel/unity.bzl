@@ -43,3 +43,15 @@ def unity_library(name, srcs, copts = [], deps = [], **kwargs):
         deps = deps + [":%s_parts" % name],
         **kwargs
     )
+
+def folder_library(deps, srcs = [], **kwargs):
+    """The unity_library of all files of a folder, named as that, for the folders that may include it (layers.bzl)."""
+    folder = native.package_name()
+    unity_library(
+        name = folder.rpartition("/")[2],
+        srcs = native.glob(["*.cc"]) + srcs,
+        hdrs = native.glob(["*.h"]),
+        deps = deps,
+        visibility = ["//bazel:users_of/" + folder],
+        **kwargs
+    )
