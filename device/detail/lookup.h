@@ -131,10 +131,10 @@ struct IndexPlace {
   PEAL_HD void step() { slot = (slot + 1) & mask; }
 };
 PEAL_HD IndexPlace place_in_index(const WindowTable* table, const void* address) {
-  const Line shown = load_line_stale(&table->shown);
-  const auto drop = static_cast<uint32_t>(shown.word[1] >> 32);
-  const uint64_t granule = reinterpret_cast<uint64_t>(address) >> (shown.word[1] & 63);
-  return {reinterpret_cast<const WindowIndex*>(shown.word[0]), granule,
+  const Line published = load_line_stale(&table->published);
+  const auto drop = static_cast<uint32_t>(published.word[1] >> 32);
+  const uint64_t granule = reinterpret_cast<uint64_t>(address) >> (published.word[1] & 63);
+  return {reinterpret_cast<const WindowIndex*>(published.word[0]), granule,
           WindowIndex::first_slot(granule, drop), ~uint32_t{0} >> drop};
 }
 

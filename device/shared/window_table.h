@@ -107,7 +107,7 @@ struct alignas(16) PublishedIndex {
 struct WindowTable {
   uint32_t version;  // goes up with every change, after it. Edge kWindowBeforeVersion
   uint32_t count;    // no entry from here on is in use
-  PublishedIndex shown;
+  PublishedIndex published;
   Window window[kMaxWindows];
   WindowNear near[kNearPes][kMaxWindows];
 };

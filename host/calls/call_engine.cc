@@ -362,7 +362,7 @@ GridShape CallEngine::shape_for(const Team& team, Call which, uint64_t bytes) co
 void CallEngine::start(const detail::CallSite& site, const Team& team, kernels::Collective call) {
   const Call which = call.caller.call;
   address(site, call.caller);
-  call.team = dependencies_.teams.shown(to_string(which), team);
+  call.team = dependencies_.teams.published(to_string(which), team);
   call.team_id = team.id;
   call.under_way = dependencies_.teams.under_way(team, site.slot);
   call.launch = kernels::UnderWay::of(launches_.fetch_add(1, std::memory_order_relaxed), which);

@@ -201,7 +201,7 @@ ContextParts::ContextParts(JobMembership& job, MemoryFabric& fabric)
       teams(job.group, fabric.heap, team_memory(job),
             Teams::Ways{fabric.ways.reachable.directly(), !fabric.ways.reachable.needs_nic(),
                         job.config.algorithm},
-            kernel_memory(fabric.gpu, Teams::shown_bytes(), "peal-teams")) {
+            kernel_memory(fabric.gpu, Teams::published_bytes(), "peal-teams")) {
   if (job.config.p2p_faults.empty()) return;
   link_plan.set(job.config.p2p_faults, ErrorCode::kConfiguration);
 }

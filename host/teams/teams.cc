@@ -75,7 +75,7 @@ size_t Teams::arena_bytes(size_t asked, int n_pes, bool on_gpu) {
   return std::max(asked, 2 * needed);
 }
 
-Teams::Teams(LiveGroup& group, SymmetricHeap& heap, size_t arena, Ways ways, Backing shown)
+Teams::Teams(LiveGroup& group, SymmetricHeap& heap, size_t arena, Ways ways, Backing published)
     : job_(group),
       heap_(heap),
       arena_(arena),
@@ -83,7 +83,7 @@ Teams::Teams(LiveGroup& group, SymmetricHeap& heap, size_t arena, Ways ways, Bac
                                                             collective::kAlignment)),
       base_(heap.reserve_internal(arena)),
       ways_(std::move(ways)),
-      shown_(std::move(shown)) {
+      published_(std::move(published)) {
   Record world;
   for (int pe = 0; pe < job_.size(); ++pe) world.pes.push_back(pe);
   world.team.id = 0;
@@ -93,7 +93,7 @@ Teams::Teams(LiveGroup& group, SymmetricHeap& heap, size_t arena, Ways ways, Bac
   world.count = granules(world.pes.size(), world.options);
   settle(world);
   write(world);
-  show(world.first, world.team);
+  publish(world.first, world.team);
   for (size_t i = kWords; i > 0; --i) free_words_.push_back(i - 1);
   take_words(world);
   for (size_t i = 0; i < world.count; ++i) taken_.set(i);
@@ -162,16 +162,16 @@ Teams::Record& Teams::find(const char* call, const Team& team) {
   return const_cast<Record&>(std::as_const(*this).find(call, team));
 }
 
-void Teams::show(size_t granule, const Team& team) {
-  shown_.copy_in(reinterpret_cast<Team*>(shown_.address()) + granule, &team, sizeof(team));
+void Teams::publish(size_t granule, const Team& team) {
+  published_.copy_in(reinterpret_cast<Team*>(published_.address()) + granule, &team, sizeof(team));
 }
 
-const Team* Teams::shown(const char* call, const Team& team) const {
-  return reinterpret_cast<const Team*>(shown_.address()) + find(call, team).first;
+const Team* Teams::published(const char* call, const Team& team) const {
+  return reinterpret_cast<const Team*>(published_.address()) + find(call, team).first;
 }
 
 uint64_t* Teams::word(size_t number) const {
-  return reinterpret_cast<uint64_t*>(shown_.address() + kGranules * sizeof(Team)) + number;
+  return reinterpret_cast<uint64_t*>(published_.address() + kGranules * sizeof(Team)) + number;
 }
 
 // The words are this PE's alone. What a call that was cut short left in one is cleared.
@@ -179,7 +179,7 @@ void Teams::take_words(Record& record) {
   while (record.words.size() < record.options.contexts && !free_words_.empty()) {
     record.words.push_back(free_words_.back());
     free_words_.pop_back();
-    shown_.store_word(word(record.words.back()), uint64_t{0});
+    published_.store_word(word(record.words.back()), uint64_t{0});
   }
 }
 
@@ -278,7 +278,7 @@ Team Teams::split(const Team& parent_team, int color, int key, const TeamOptions
   });
   for (const size_t i : ranks) record.team.apart |= mapped[i] != 0 ? 0 : kTeamByNic;
   if (ranks.empty()) return Team{};
-  show(record.first, record.team);
+  publish(record.first, record.team);
   take_words(record);
   if (record.team.rank == 0) ++made_;
   for (size_t i = 0; i < record.count; ++i) taken_.set(record.first + i);
@@ -292,7 +292,7 @@ void Teams::free(const Team& team) {
   // Between hosts there is no way for some PEs alone to meet: the caller has seen to that.
   if (one_host(job_, record.pes)) record.group->barrier();
   for (size_t i = 0; i < record.count; ++i) taken_.reset(record.first + i);
-  show(record.first, Team{.id = kNoTeam});
+  publish(record.first, Team{.id = kNoTeam});
   free_words_.insert(free_words_.end(), record.words.begin(), record.words.end());
   records_.erase(team.id);
 }
@@ -302,7 +302,7 @@ void Teams::begin_anew() {
   together(job_, [&] {
     for (const auto& [id, record] : records_) {
       write(record);
-      for (const size_t number : record.words) shown_.store_word(word(number), uint64_t{0});
+      for (const size_t number : record.words) published_.store_word(word(number), uint64_t{0});
     }
   });
 }

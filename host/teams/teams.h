@@ -37,9 +37,9 @@ class Teams {
     collective::ForcedAlgorithm forced;  // PEAL_ALGORITHM
   };
   /// Takes the arena out of the heap, which is not in use yet.
-  Teams(LiveGroup& group, SymmetricHeap& heap, size_t arena, Ways ways, Backing shown);
-  /// Bytes of `shown`, memory of kernels.
-  static size_t shown_bytes() { return kGranules * sizeof(Team) + kWords * sizeof(uint64_t); }
+  Teams(LiveGroup& group, SymmetricHeap& heap, size_t arena, Ways ways, Backing published);
+  /// Bytes of `published`, memory of kernels.
+  static size_t published_bytes() { return kGranules * sizeof(Team) + kWords * sizeof(uint64_t); }
 
   const Team& world() const { return *world_; }
 
@@ -60,7 +60,7 @@ class Teams {
 
   /// The team as kernels look it up when they run: until free() where they find its id. Throws
   /// kInvalidArgument, naming `call`, for a team that this PE is not in.
-  const Team* shown(const char* call, const Team& team) const;
+  const Team* published(const char* call, const Team& team) const;
   /// The word of kernels that says what call of the team is under way on a context
   /// (kernels::UnderWay), or null: there are no more words.
   uint64_t* under_way(const Team& team, uint32_t context) const;
@@ -103,7 +103,7 @@ class Teams {
   void settle(Record& record) const;
   bool maps(const std::vector<int>& pes) const;
   void write(const Record& record);
-  void show(size_t granule, const Team& team);
+  void publish(size_t granule, const Team& team);
   uint64_t* word(size_t number) const;
   void take_words(Record& record);
   static void check(const TeamOptions& options);
@@ -114,7 +114,7 @@ class Teams {
   size_t granule_;
   std::byte* base_;
   Ways ways_;
-  Backing shown_;  // a Team for each granule: of the one that begins there; words
+  Backing published_;  // a Team for each granule: of the one that begins there; words
   Taken taken_;
   std::vector<size_t> free_words_;
   std::map<uint64_t, Record> records_;  // by Team::id

@@ -81,7 +81,7 @@ PublishedWindows::PublishedWindows(Make make, int n_pes, uint32_t rails)
   static_assert(sizeof(WindowTable) % alignof(WindowIndex) == 0);
 }
 
-const WindowTable* PublishedWindows::table() const { return shown(); }
+const WindowTable* PublishedWindows::table() const { return published(); }
 
 size_t PublishedWindows::bytes() const {
   size_t sum = memory_.bytes();
@@ -147,7 +147,7 @@ PublishedWindows::Draft PublishedWindows::fill(Window window, const Reached& rea
   Window rest = window;
   rest.base = nullptr;
   rest.bytes = 0;
-  stores.add(&shown()->window[draft.number_], rest);
+  stores.add(&published()->window[draft.number_], rest);
   stores.carry_out(memory_);
   return draft;
 }
@@ -180,11 +180,11 @@ uint32_t PublishedWindows::publish(const Draft& draft) {
   if (number == 0) heap_ = draft.heap_;
   StoreList stores;
   const uint64_t part[] = {reinterpret_cast<uint64_t>(draft.window_.base), draft.window_.bytes};
-  stores.add(reinterpret_cast<uint64_t*>(&shown()->window[number]), std::span(part));
+  stores.add(reinterpret_cast<uint64_t*>(&published()->window[number]), std::span(part));
   add_near(stores, number, draft.near_);
   if (number == entries_.size()) {
     entries_.emplace_back();
-    stores.add(&shown()->count, number + 1);
+    stores.add(&published()->count, number + 1);
   } else {
     free_.pop_front();
   }
@@ -201,7 +201,7 @@ void PublishedWindows::hide(uint32_t number) {
   --in_use_;
   StoreList stores;
   add_near(stores, number, {});
-  stores.add(&shown()->window[number], Window{});
+  stores.add(&published()->window[number], Window{});
   add_index(stores);
   carry_out(stores);
 }
@@ -210,7 +210,7 @@ void PublishedWindows::add_near(StoreList& stores, uint32_t number, const NearPa
   const auto peers =
       std::min<size_t>(n_pes_ - std::min<size_t>(heap_.near_first, n_pes_), kNearPes);
   for (size_t slot = 0; slot < peers; ++slot) {
-    stores.add(&shown()->near[slot][number], parts[slot]);
+    stores.add(&published()->near[slot][number], parts[slot]);
   }
 }
 
@@ -223,12 +223,12 @@ void PublishedWindows::add_index(StoreList& stores) {
         {reinterpret_cast<uint64_t>(entry.base), entry.bytes, number, entry.peer, entry.near});
   }
   IndexImage image = make_index(windows);
-  auto* const index = reinterpret_cast<WindowIndex*>(shown() + 1) + next_index_;
+  auto* const index = reinterpret_cast<WindowIndex*>(published() + 1) + next_index_;
   next_index_ = 1 - next_index_;
   stores.add(index->span, std::span(image.spans));
   stores.add(index->slot, std::span(image.slots));
   stores.add(index->near, std::span(image.near));
-  stores.add(&shown()->shown, PublishedIndex{index, image.shift, image.drop()});
+  stores.add(&published()->published, PublishedIndex{index, image.shift, image.drop()});
   spans_ = std::move(image.spans);
 }
 
@@ -251,7 +251,7 @@ void PublishedWindows::leave_out(std::span<const int> masked) {
       const int64_t slot = int64_t{pe} - heap_.near_first;
       if (slot < 0 || slot >= int64_t{kNearPes}) continue;
       if (number == 0) heap_.near[static_cast<size_t>(slot)] = nullptr;
-      stores.add(&shown()->near[slot][number], WindowNear{});
+      stores.add(&published()->near[slot][number], WindowNear{});
       entries_[number].near.apart[slot] = 0;
     }
   }
@@ -260,7 +260,7 @@ void PublishedWindows::leave_out(std::span<const int> masked) {
 }
 
 void PublishedWindows::carry_out(StoreList& stores) {
-  stores.add(&shown()->version, ++version_);
+  stores.add(&published()->version, ++version_);
   stores.carry_out(memory_);
 }
 

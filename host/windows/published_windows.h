@@ -103,7 +103,7 @@ class PublishedWindows {
   };
   using NearParts = std::array<WindowNear, kNearPes>;
 
-  WindowTable* shown() const { return reinterpret_cast<WindowTable*>(memory_.address()); }
+  WindowTable* published() const { return reinterpret_cast<WindowTable*>(memory_.address()); }
   uint32_t next_number() const;
   ByPe by_pe(uint32_t number) const;
   void make_room(uint32_t number);

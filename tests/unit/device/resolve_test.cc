@@ -157,7 +157,7 @@ TEST(Resolve, AHintIsNotBelieved) {
   const auto index = std::make_unique<WindowIndex>();
   const uint64_t granule = reinterpret_cast<uint64_t>(second) >> 40;
   index->slot[WindowIndex::first_slot(granule, 31)] = {granule, 0, 1};
-  rig.windows().shown = {index.get(), 40, 31};
+  rig.windows().published = {index.get(), 40, 31};
   for (const uint32_t hint : {0u, 1u, 2u}) {
     index->span[0] = {0, hint, hint};
     const auto place = detail::find_window(&rig.windows(), second, 64, detail::Side::kPeer);

@@ -25,7 +25,7 @@ class Indexed {
     std::ranges::copy(image_.slots, index_->slot);
     std::ranges::copy(image_.spans, index_->span);
     std::ranges::copy(image_.near, index_->near);
-    table_->shown = {index_.get(), image_.shift, image_.drop()};
+    table_->published = {index_.get(), image_.shift, image_.drop()};
   }
   uint32_t hinted(uint64_t address, detail::Side side) const {
     return detail::hinted(table_.get(), reinterpret_cast<const void*>(address), side);
