@@ -39,7 +39,7 @@ class CallEngine {
   };
   static constexpr size_t kAnswerBytes = 64;
 
-  explicit CallEngine(Dependencies parts) : dependencies_(std::move(parts)) {}
+  explicit CallEngine(Dependencies dependencies) : dependencies_(std::move(dependencies)) {}
 
   detail::CallSite site(void* stream, const ContextFields& context) {
     return {this, stream, context.state, context.slot, context.queues != nullptr};

@@ -28,10 +28,10 @@ struct Contexts::ContextShape {
   QueuePlan plan;
 };
 
-Contexts::Contexts(const Dependencies& parts)
-    : dependencies_(parts),
-      sync_flags_(reinterpret_cast<uint64_t*>(
-          parts.heap.reserve_internal((kMaxContexts * flag_words() + 1) * sizeof(uint64_t)))) {}
+Contexts::Contexts(const Dependencies& dependencies)
+    : dependencies_(dependencies),
+      sync_flags_(reinterpret_cast<uint64_t*>(dependencies.heap.reserve_internal(
+          (kMaxContexts * flag_words() + 1) * sizeof(uint64_t)))) {}
 
 // All queues there are, and those of a context more.
 QueuePlan Contexts::plan_with(const QueueShape& shape) const {

@@ -50,7 +50,7 @@ class Contexts {
   };
 
   /// Takes its flags out of the heap, which is not in use yet.
-  explicit Contexts(const Dependencies& parts);
+  explicit Contexts(const Dependencies& dependencies);
 
   /// Calls `look` with each context that is about to be destroyed; must not use the table.
   void before_drop(std::function<void(const ContextOwner&)> look) {

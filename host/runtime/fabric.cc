@@ -38,8 +38,8 @@ DeviceTables::Extent extent_of(const JobMembership& job) {
 
 // Collective where checked mode is on; else null.
 std::unique_ptr<CheckMode> check_mode_for(const JobMembership& job,
-                                          const CheckMode::Dependencies& parts) {
-  if (job.config.check) return std::make_unique<CheckMode>(parts);
+                                          const CheckMode::Dependencies& dependencies) {
+  if (job.config.check) return std::make_unique<CheckMode>(dependencies);
   if (simt::accesses_are_told && simt::access_observer == nullptr && job.group.rank() == 0) {
     job.log.warn("check",
                  "the program was compiled with peal-cc --check, and PEAL_CHECK is not on: nothing "
