@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <utility>
@@ -15,21 +17,19 @@
 namespace peal {
 namespace {
 
-// The settings that all PEs must have alike; they are compared at start-up.
+// Settings that must be alike beside those that are told with their values; in the order of
+// Agreement::others.
+constexpr std::array kAlike = {
+    "PEAL_TRANSPORT", "PEAL_RELAXED_ORDERING", "PEAL_SIGNAL_OPS", "PEAL_SELF_TEST",  "PEAL_CHECK",
+    "PEAL_CONNECT",   "PEAL_ALGORITHM",        "PEAL_HEAP_LIMIT", "PEAL_TEAM_MEMORY"};
+
+// What all PEs must have alike; compared at start-up.
 struct Agreement {
   uint64_t heap_bytes;
-  uint64_t heap_limit;
-  uint64_t team_memory;
-  uint32_t queues;
-  uint32_t depth;
-  TransportKind transport;
-  RelaxedOrdering relaxed;
-  SignalOpsSetting signal_ops;
-  bool self_test;
-  bool check;
-  ConnectKind connect;
-  collective::ForcedAlgorithm algorithm;
+  int queues;
+  int depth;
   Target target;
+  std::array<uint64_t, kAlike.size()> others;
   bool operator==(const Agreement&) const = default;
 };
 
@@ -44,19 +44,15 @@ const char* target_name(Target target) { return target == Target::kGpu ? "a GPU"
 void agree_on_settings(Bootstrap& group, const Config& config, Target target) {
   const std::vector<Agreement> all = gather_together(group, [&] {
     nic::HcaList::from(config, true);  // a wrong PEAL_HCA is refused also where no NIC is needed
-    return Agreement{config.heap_size,
-                     config.heap_limit,
-                     config.team_memory,
-                     static_cast<uint32_t>(config.queues),
-                     static_cast<uint32_t>(config.queue_depth),
-                     agreed_kind(config.transport),
-                     config.relaxed_ordering,
-                     config.signal_ops,
-                     config.self_test,
-                     config.check,
-                     config.connect,
-                     config.algorithm,
-                     target};
+    const auto word = [](auto value) { return static_cast<uint64_t>(value); };
+    return Agreement{
+        config.heap_size,
+        config.queues,
+        config.queue_depth,
+        target,
+        {word(agreed_kind(config.transport)), word(config.relaxed_ordering),
+         word(config.signal_ops), word(config.self_test), word(config.check), word(config.connect),
+         word(config.algorithm.word()), config.heap_limit, config.team_memory}};
   });
   for (size_t pe = 0; pe < all.size(); ++pe) {
     if (all[pe] == all[0]) continue;
@@ -64,22 +60,16 @@ void agree_on_settings(Bootstrap& group, const Config& config, Target target) {
       fail(ErrorCode::kConfiguration, "PE {} has its kernels on {}, PE 0 on {}: run one program",
            pe, target_name(all[pe].target), target_name(all[0].target));
     }
+    const auto& others = all[pe].others;
+    const auto other = std::ranges::mismatch(others, all[0].others).in1 - others.begin();
+    const auto number = static_cast<size_t>(other);
     fail(
         ErrorCode::kConfiguration,
         "PE {} has PEAL_HEAP_SIZE={} PEAL_QUEUES={} PEAL_QUEUE_DEPTH={}, PE 0 has {}, {} and {}{}: "
         "set them alike on all PEs{}",
         pe, all[pe].heap_bytes, all[pe].queues, all[pe].depth, all[0].heap_bytes, all[0].queues,
         all[0].depth,
-        all[pe].transport != all[0].transport       ? ", and another PEAL_TRANSPORT"
-        : all[pe].relaxed != all[0].relaxed         ? ", and another PEAL_RELAXED_ORDERING"
-        : all[pe].signal_ops != all[0].signal_ops   ? ", and another PEAL_SIGNAL_OPS"
-        : all[pe].self_test != all[0].self_test     ? ", and another PEAL_SELF_TEST"
-        : all[pe].check != all[0].check             ? ", and another PEAL_CHECK"
-        : all[pe].connect != all[0].connect         ? ", and another PEAL_CONNECT"
-        : all[pe].algorithm != all[0].algorithm     ? ", and another PEAL_ALGORITHM"
-        : all[pe].heap_limit != all[0].heap_limit   ? ", and another PEAL_HEAP_LIMIT"
-        : all[pe].team_memory != all[0].team_memory ? ", and another PEAL_TEAM_MEMORY"
-                                                    : "",
+        number == kAlike.size() ? "" : fmt::format(", and another {}", kAlike[number]),
         config.launcher.contains("OMPI_COMM_WORLD_SIZE") && config.tcp_id.empty()
             ? " (mpirun -x NAME)"
             : "");
