@@ -4,12 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace peal {
 namespace {
-
-constexpr auto kOffset = [](const auto& block) { return block.offset; };
 
 uint64_t units_of(uint64_t bytes) { return (bytes + Extents::kUnit - 1) / Extents::kUnit; }
 
@@ -107,67 +106,58 @@ std::string HeapSegment::describe_refusal(uint64_t offset) const {
       range.bytes, fmt::ptr(base() + range.offset));
 }
 
-// What copy_ has of the range, to the kernels' memory.
-void Extents::show(uint64_t offset, uint64_t bytes) {
+// Says so of the range's units, to the kernels too.
+void Extents::fill(uint64_t offset, uint64_t bytes, uint8_t with) {
   const uint64_t first = offset / kUnit;
+  std::fill_n(copy_.begin() + static_cast<ptrdiff_t>(first), units_of(bytes), with);
   memory_.copy_in(memory_.address() + first, copy_.data() + first, units_of(bytes));
 }
 
 void Extents::allocate(uint64_t offset, uint64_t bytes) {
-  const uint64_t first = offset / kUnit;
-  const uint64_t whole = bytes / kUnit;
-  std::fill_n(copy_.begin() + static_cast<ptrdiff_t>(first), whole, static_cast<uint8_t>(kUnit));
-  if (bytes % kUnit != 0) copy_[first + whole] = static_cast<uint8_t>(bytes % kUnit);
-  blocks_.insert(std::ranges::lower_bound(blocks_, offset, {}, kOffset), {offset, bytes, false});
-  show(offset, bytes);
+  const uint64_t rest = bytes % kUnit;
+  fill(offset, bytes - rest, static_cast<uint8_t>(kUnit));
+  fill(offset + bytes - rest, rest, static_cast<uint8_t>(rest));
+  blocks_[offset] = {bytes, false};
 }
 
 void Extents::free(uint64_t offset) {
-  Block& block = *std::ranges::lower_bound(blocks_, offset, {}, kOffset);
+  Block& block = blocks_.at(offset);
   block.freed = true;
-  std::fill_n(copy_.begin() + static_cast<ptrdiff_t>(offset / kUnit), units_of(block.bytes),
-              CheckTable::kFreed);
-  show(offset, block.bytes);
+  fill(offset, block.bytes, CheckTable::kFreed);
 }
 
 void Extents::forget(uint64_t offset) {
-  const auto block = std::ranges::lower_bound(blocks_, offset, {}, kOffset);
-  const uint64_t bytes = block->bytes;
-  std::fill_n(copy_.begin() + static_cast<ptrdiff_t>(offset / kUnit), units_of(bytes), uint8_t{0});
-  blocks_.erase(block);
-  show(offset, bytes);
+  fill(offset, bytes_at(offset), 0);
+  blocks_.erase(offset);
 }
 
 void Extents::reserve(uint64_t bytes) {
-  std::fill_n(copy_.begin(), units_of(bytes), CheckTable::kInternal);
-  show(0, bytes);
+  fill(0, bytes, CheckTable::kInternal);
   reserved_ = bytes;
 }
 
 bool Extents::begins(uint64_t offset) const {
-  const auto block = std::ranges::lower_bound(blocks_, offset, {}, kOffset);
-  return block != blocks_.end() && block->offset == offset && !block->freed;
-}
-
-uint64_t Extents::bytes_at(uint64_t offset) const {
-  return std::ranges::lower_bound(blocks_, offset, {}, kOffset)->bytes;
+  const auto block = blocks_.find(offset);
+  return block != blocks_.end() && !block->second.freed;
 }
 
 std::string Extents::describe(uint64_t offset) const {
   if (offset < reserved_) return fmt::format("heap offset {:#x}, the runtime's own memory", offset);
-  const auto next = std::ranges::upper_bound(blocks_, offset, {}, kOffset);
+  const auto name = [](const auto& block) {
+    return fmt::format("the {}{} bytes at heap offset {:#x}", block->second.freed ? "freed " : "",
+                       block->second.bytes, block->first);
+  };
+  const auto next = blocks_.upper_bound(offset);
   if (next != blocks_.begin()) {
-    const Block& block = *std::prev(next);
-    const std::string at = fmt::format("the {}{} bytes at heap offset {:#x}",
-                                       block.freed ? "freed " : "", block.bytes, block.offset);
-    const uint64_t into = offset - block.offset;
-    if (into < block.bytes) return fmt::format("byte {} of {}", into, at);
-    const bool nearer = next == blocks_.end() || into - block.bytes <= next->offset - offset;
-    if (nearer) return fmt::format("{} bytes behind {}", into - block.bytes, at);
+    const auto before = std::prev(next);
+    const uint64_t into = offset - before->first;
+    const uint64_t bytes = before->second.bytes;
+    if (into < bytes) return fmt::format("byte {} of {}", into, name(before));
+    const bool nearer = next == blocks_.end() || into - bytes <= next->first - offset;
+    if (nearer) return fmt::format("{} bytes behind {}", into - bytes, name(before));
   }
   if (next == blocks_.end()) return fmt::format("heap offset {:#x}, not allocated", offset);
-  return fmt::format("{} bytes ahead of the {}{} bytes at heap offset {:#x}", next->offset - offset,
-                     next->freed ? "freed " : "", next->bytes, next->offset);
+  return fmt::format("{} bytes ahead of {}", next->first - offset, name(next));
 }
 
 }  // namespace peal

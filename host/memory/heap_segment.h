@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -45,22 +46,21 @@ class Extents {
   /// True if a block that is allocated begins there.
   bool begins(uint64_t offset) const;
   /// The size of the block that begins there.
-  uint64_t bytes_at(uint64_t offset) const;
+  uint64_t bytes_at(uint64_t offset) const { return blocks_.at(offset).bytes; }
   /// "byte 8 of the 100 bytes at heap offset 0x1080", "4 bytes behind the 100 bytes at heap offset
   /// 0x1080", ...
   std::string describe(uint64_t offset) const;
 
  private:
   struct Block {
-    uint64_t offset;
     uint64_t bytes;
     bool freed;
   };
-  void show(uint64_t offset, uint64_t bytes);
+  void fill(uint64_t offset, uint64_t bytes, uint8_t with);
 
   Backing memory_;
   std::vector<uint8_t> copy_;
-  std::vector<Block> blocks_;  // by offset
+  std::map<uint64_t, Block> blocks_;  // by offset
   uint64_t reserved_ = 0;
 };
 
