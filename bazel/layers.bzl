@@ -88,17 +88,17 @@ LAYERS = {
         "base", "host/base", "host/memory", "host/nic", "device/base", "device/shared", "device/nic/request.h",
         "device/transport/model.h", "host/bootstrap.h", "host/job/channel.h", "host/job/together.h",
     ],
-    # Memory that kernels transfer from and to. What programs ask of a window is host/window_options.h.
+    # Memory that kernels transfer from and to. What programs ask of a window is in host/options.h.
     "host/windows": [
         "base", "host/base", "host/memory", "host/nic", "host/transport", "host/job", "host/bootstrap.h",
-        "host/window_options.h", "device/context.h", "device/window.h",
+        "host/options.h", "device/context.h", "device/window.h",
     ],
     # device/context.h is plain data that crosses the bus; a context tells of itself in host/failures/failure.h, and of
     # kernels that ran on a CPU by their names. device/base/scaled.h: a length that is none, as kernels know it.
     "host/contexts": [
         "base", "host/base", "host/memory", "host/nic", "host/transport", "host/job", "host/windows",
         "device/base/scaled.h", "device/shared", "device/transport/model.h", "device/context.h", "device/window.h",
-        "host/bootstrap.h", "host/failures/failure.h", "kernels",
+        "host/bootstrap.h", "host/failures/failure.h", "host/options.h", "kernels",
         "simt/lanes/symbol.h", "simt/lanes/place.h",
     ],
     # What calls of kernels on a CPU do, by their notes; a lane's place in the program's text.
@@ -112,13 +112,13 @@ LAYERS = {
     ],
     # What programs include of the host, and no more: what stands behind it is in host/runtime.
     "host": [
-        "host/base", "host/contexts/options.h", "host/failures/counters.h", "host/failures/failure.h",
+        "host/base", "host/failures/counters.h", "host/failures/failure.h",
         "host/memory/heap_kind.h", "device/base/scaled.h", "device/context.h", "device/reduce_op.h", "device/shared",
         "device/team.h", "device/types.h", "device/window.h",
     ],
     # device/shared/team_memory.h: how a team's memory is divided, which kernels know, too.
     "host/teams": [
-        "host/base", "host/memory", "host/job", "host/bootstrap.h", "host/team_options.h", "device/team.h",
+        "host/base", "host/memory", "host/job", "host/bootstrap.h", "host/options.h", "device/team.h",
         "device/shared",
     ],
     # What host/calls.h declares. Files are among it, for streams wait for them.

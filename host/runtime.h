@@ -29,12 +29,10 @@
 #include "host/base/config.h"
 #include "host/bootstrap.h"
 #include "host/calls.h"
-#include "host/contexts/options.h"
 #include "host/failures/counters.h"
 #include "host/failures/failure.h"
 #include "host/memory/heap_kind.h"
-#include "host/team_options.h"
-#include "host/window_options.h"
+#include "host/options.h"
 
 namespace peal {
 

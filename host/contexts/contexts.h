@@ -15,11 +15,11 @@
 #include "host/contexts/first_links.h"
 #include "host/contexts/link_tester.h"
 #include "host/contexts/linker.h"
-#include "host/contexts/options.h"
 #include "host/contexts/queue_plan.h"
 #include "host/contexts/recorder.h"
 #include "host/job/live_group.h"
 #include "host/memory/symmetric_heap.h"
+#include "host/options.h"
 
 namespace peal {
 

@@ -21,7 +21,7 @@
 #include "host/job/live_group.h"
 #include "host/job/together.h"
 #include "host/memory/symmetric_heap.h"
-#include "host/team_options.h"
+#include "host/options.h"
 
 namespace peal {
 
