@@ -14,7 +14,7 @@ namespace peal {
 
 storage::Engine& Files::engine() {
   std::call_once(once_, [&] {
-    engine_.emplace(dependencies_.options, dependencies_.gpu);
+    engine_.emplace(options_, gpu_);
     made_ = true;
   });
   return *engine_;
@@ -24,8 +24,8 @@ storage::MemoryRange Files::memory_for(const char* call, const void* symmetric,
                                        size_t bytes) const {
   auto* const address = static_cast<std::byte*>(const_cast<void*>(symmetric));
   if (bytes == 0) return {address, 0};
-  const Windows::Range& range = dependencies_.memory.holding(call, symmetric, bytes);
-  const bool on_gpu = dependencies_.gpu && dependencies_.gpu->holds(symmetric);
+  const Windows::Range& range = memory_.holding(call, symmetric, bytes);
+  const bool on_gpu = gpu_ && gpu_->holds(symmetric);
   return {address, bytes, on_gpu, range.begin, range.bytes};
 }
 
@@ -58,8 +58,7 @@ void Files::move(const detail::FileCall& call, const storage::MemoryRange& memor
     why = fmt::format("{} of {} on a stream: {}", call.saves ? "save" : "load", call.path,
                       error.what());
   }
-  dependencies_.contexts.report(
-      {.status = Status::kAborted, .time_ns = monotonic_ns(), .text = std::move(why)});
+  contexts_.report({.status = Status::kAborted, .time_ns = monotonic_ns(), .text = std::move(why)});
 }
 
 }  // namespace peal

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "host/calls.h"
 #include "host/contexts/context_owner.h"
@@ -21,14 +22,10 @@ namespace peal {
 /// Thread-safe where its parts are.
 class Files {
  public:
-  /// They outlive this.
-  struct Dependencies {
-    OwnMemory memory;
-    ContextTable& contexts;
-    std::shared_ptr<Gpu> gpu;  // null: kernels run on the CPU
-    storage::EngineOptions options;
-  };
-  explicit Files(Dependencies dependencies) : dependencies_(std::move(dependencies)) {}
+  /// What is given outlives this; `gpu` is null where kernels run on the CPU.
+  Files(OwnMemory memory, ContextTable& contexts, std::shared_ptr<Gpu> gpu,
+        storage::EngineOptions options)
+      : memory_(memory), contexts_(contexts), gpu_(std::move(gpu)), options_(std::move(options)) {}
 
   /// Made by the first call: programs without files neither look for libcufile nor pin buffers.
   storage::Engine& engine();
@@ -46,7 +43,10 @@ class Files {
  private:
   void move(const detail::FileCall& call, const storage::MemoryRange& memory);
 
-  const Dependencies dependencies_;
+  const OwnMemory memory_;
+  ContextTable& contexts_;
+  const std::shared_ptr<Gpu> gpu_;
+  const storage::EngineOptions options_;
   std::once_flag once_;
   std::atomic<bool> made_ = false;
   std::optional<storage::Engine> engine_;

@@ -29,12 +29,13 @@ Observed& observed() {
 
 }  // namespace
 
-CheckMode::CheckMode(const Dependencies& dependencies)
-    : heap_(dependencies.heap),
-      contexts_(dependencies.contexts),
-      target_(dependencies.target),
-      log_(dependencies.log),
-      mapped_(dependencies.mapped),
+CheckMode::CheckMode(JobMembership& job, SymmetricHeap& heap, DeviceTables& tables,
+                     ContextTable& contexts, std::vector<std::byte*> mapped)
+    : heap_(heap),
+      contexts_(contexts),
+      target_(job.target),
+      log_(job.log),
+      mapped_(std::move(mapped)),
       hooks_{.self = this,
              .begin =
                  [](void* self, ContextState* state, const CallNote& note) {
@@ -46,8 +47,8 @@ CheckMode::CheckMode(const Dependencies& dependencies)
                  },
              .found = [](void* self, const ContextState* state,
                          const UsageError& error) { of(self).found(error, state->fields.pe); }} {
-  if (target_ == Target::kCpu) watch_order(dependencies);
-  dependencies.tables.check({heap_.extents(), target_ == Target::kCpu ? &hooks_ : nullptr});
+  if (target_ == Target::kCpu) watch_order(job.group);
+  tables.check({heap_.extents(), target_ == Target::kCpu ? &hooks_ : nullptr});
 }
 
 // Says a mistake once, when it is found. On a thread of its own, as below: a lane's stack may be
@@ -77,8 +78,7 @@ void CheckMode::tell(const std::string& sentence) {
 }
 
 // The first PE of a host makes what its PEs share.
-void CheckMode::watch_order(const Dependencies& dependencies) {
-  LiveGroup& group = dependencies.group;
+void CheckMode::watch_order(LiveGroup& group) {
   const std::vector<Place>& places = group.places();
   const auto me = static_cast<size_t>(group.rank());
   checking::OrderConfig config;

@@ -16,32 +16,23 @@
 #include <tuple>
 #include <vector>
 
-#include "host/base/log.h"
 #include "host/check/order_checker.h"
 #include "host/contexts/context_owner.h"
 #include "host/contexts/device_tables.h"
 #include "host/contexts/usage_text.h"
-#include "host/job/live_group.h"
 #include "host/memory/symmetric_heap.h"
+#include "host/runtime/job.h"
 #include "simt/lanes/plain_access.h"
 
 namespace peal {
 
 class CheckMode {
  public:
-  struct Dependencies {
-    LiveGroup& group;
-    SymmetricHeap& heap;  // with extents
-    DeviceTables& tables;
-    ContextTable& contexts;
-    Target target;
-    const Log& log;
-    /// By PE: where its heap is mapped here, or null; empty where none is.
-    std::vector<std::byte*> mapped;
-  };
-
-  /// Collective. For the contexts that are made from now on; the parts outlive this.
-  explicit CheckMode(const Dependencies& dependencies);
+  /// Collective. For the contexts that are made from now on; all that is given outlives this.
+  /// `heap` has extents. `mapped` by PE: where its heap is mapped here, or null; empty where none
+  /// is.
+  CheckMode(JobMembership& job, SymmetricHeap& heap, DeviceTables& tables, ContextTable& contexts,
+            std::vector<std::byte*> mapped);
   ~CheckMode();
   CheckMode(const CheckMode&) = delete;
   CheckMode& operator=(const CheckMode&) = delete;
@@ -75,7 +66,7 @@ class CheckMode {
 
  private:
   static CheckMode& of(void* self) { return *static_cast<CheckMode*>(self); }
-  void watch_order(const Dependencies& dependencies);
+  void watch_order(LiveGroup& group);
   void found(const UsageError& error, int pe);
   void tell(const std::string& sentence);
   static void observe(const simt::PlainAccess& access);

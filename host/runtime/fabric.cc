@@ -36,16 +36,13 @@ DeviceTables::Extent extent_of(const JobMembership& job) {
   return {job.group.size(), job.config.check, job.config.own_memory};
 }
 
-// Collective where checked mode is on; else null.
-std::unique_ptr<CheckMode> check_mode_for(const JobMembership& job,
-                                          const CheckMode::Dependencies& dependencies) {
-  if (job.config.check) return std::make_unique<CheckMode>(dependencies);
-  if (simt::accesses_are_told && simt::access_observer == nullptr && job.group.rank() == 0) {
-    job.log.warn("check",
-                 "the program was compiled with peal-cc --check, and PEAL_CHECK is not on: nothing "
-                 "is looked at; set PEAL_CHECK=on");
-  }
-  return nullptr;
+// Says so where a program's kernels could be looked at, and are not.
+void warn_unchecked(const JobMembership& job) {
+  if (!simt::accesses_are_told || simt::access_observer != nullptr || job.group.rank() != 0) return;
+  job.log.warn(
+      "check",
+      "the program was compiled with peal-cc --check, and PEAL_CHECK is not on: nothing is "
+      "looked at; set PEAL_CHECK=on");
 }
 
 PublishedWindows::Make tables_on(const std::shared_ptr<Gpu>& gpu, const char* name) {
@@ -150,13 +147,9 @@ MemoryFabric::MemoryFabric(JobMembership& job, Memory memory)
       ways(job, gpu, heap),
       tables(together(job.group,
                       [&] { return std::make_unique<KernelTables>(job, gpu, ways.rail_count()); })),
-      checks(check_mode_for(job, {.group = job.group,
-                                  .heap = heap,
-                                  .tables = tables->contexts,
-                                  .contexts = slots,
-                                  .target = job.target,
-                                  .log = job.log,
-                                  .mapped = ways.mapped_heaps.direct})),
+      checks(job.config.check ? std::make_unique<CheckMode>(job, heap, tables->contexts, slots,
+                                                            ways.mapped_heaps.direct)
+                              : nullptr),
       windows(job.group, tables->windows,
               {.routes = ways.routes,
                .rails = ways.rails.get(),
@@ -165,6 +158,7 @@ MemoryFabric::MemoryFabric(JobMembership& job, Memory memory)
                .get_flush = job.config.get_flush,
                .info = job.config.info ? &job.log : nullptr},
               {heap.base(), heap.bytes(), std::move(ways.mapped_heaps)}) {
+  if (!checks) warn_unchecked(job);
   let_heap_grow(job);
 }
 

@@ -25,14 +25,6 @@ FlightLog::Dependencies flight_parts(const JobMembership& job, const MemoryFabri
           .on_gpu = fabric.gpu != nullptr};
 }
 
-Files::Dependencies file_parts(const JobMembership& job, MemoryFabric& fabric) {
-  return {.memory = fabric.own_memory(),
-          .contexts = fabric.slots,
-          .gpu = fabric.gpu,
-          .options = {.threads = static_cast<size_t>(job.config.storage_threads),
-                      .cufile = job.config.cufile}};
-}
-
 std::unique_ptr<Executor> executor_for(const JobMembership& job, const MemoryFabric& fabric,
                                        uint32_t most_blocks) {
   if (!fabric.gpu) return make_cpu_executor();
@@ -103,7 +95,9 @@ Services::Services(JobMembership& job, MemoryFabric& fabric, ContextParts& parts
       fabric_(fabric),
       parts_(parts),
       flight(flight_parts(job, fabric)),
-      files(file_parts(job, fabric)),
+      files(fabric.own_memory(), fabric.slots, fabric.gpu,
+            {.threads = static_cast<size_t>(job.config.storage_threads),
+             .cufile = job.config.cufile}),
       failures(fabric.slots, job.group, fabric.place_of(), job.log),
       inquiry(job.group, [this] { return failures.waits(); }),
       calls(CallEngine::Dependencies{
