@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Who the device is, what it can, and its clock. Its ports are in port.cc.
-#include <fcntl.h>
 #include <infiniband/mlx5dv.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <string>
 
 #include "base/clock.h"
+#include "base/files.h"
 #include "device/mlx5/layout.h"
 #include "softnic/abi/core/context.h"
 
@@ -92,18 +92,12 @@ int ibv_query_device(ibv_context* handle, ibv_device_attr* attr) {
 const char* ibv_get_sysfs_path() { return "/sys"; }
 
 int ibv_read_sysfs_file(const char* directory, const char* file, char* text, size_t bytes) {
-  std::string path = std::string(directory) + "/" + file;
-  const Fd descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (descriptor.get() < 0) return -1;
-  ssize_t length = read(descriptor.get(), text, bytes);
-  if (length <= 0) return -1;
-  auto last = static_cast<size_t>(length) - 1;
-  if (text[last] == '\n') {
-    text[last] = '\0';
-    return static_cast<int>(last);
-  }
-  if (static_cast<size_t>(length) < bytes) text[length] = '\0';
-  return static_cast<int>(length);
+  std::string found = peal::bytes_of(std::string(directory) + "/" + file).substr(0, bytes);
+  if (found.empty()) return -1;
+  if (found.back() == '\n') found.pop_back();
+  // With the 0 behind it, where there is room.
+  std::memcpy(text, found.c_str(), std::min(found.size() + 1, bytes));
+  return static_cast<int>(found.size());
 }
 
 // Registered memory is reached through the process's own mappings: a child's copies do no harm.
