@@ -9,7 +9,6 @@
 #include <functional>
 #include <vector>
 
-#include "softnic/abi/core/table.h"
 #include "softnic/abi/extras/extras.h"
 
 namespace peal::softnic::abi::devx {

@@ -3,8 +3,6 @@
 // What commands have in common: their lengths, the objects and the memory that they name.
 #include "softnic/abi/core/devx.h"
 
-#include "softnic/abi/core/table.h"
-
 namespace peal::softnic::abi::devx {
 
 void require_ok(const Refusal& refusal) {

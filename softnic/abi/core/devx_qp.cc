@@ -4,7 +4,6 @@
 //
 //   wq umem at wq_umem_offset:  receive queue (when there is one) | send queue
 #include "softnic/abi/core/devx.h"
-#include "softnic/abi/core/table.h"
 
 namespace peal::softnic::abi::devx {
 namespace {

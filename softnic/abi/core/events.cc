@@ -16,7 +16,6 @@
 //   ibv_get_cq_event  -> takes one     ibv_ack_cq_events -> counted; destroying a CQ waits for that
 #include <mutex>
 
-#include "softnic/abi/core/table.h"
 #include "softnic/abi/core/verbs_queues.h"
 
 namespace peal::softnic::abi {

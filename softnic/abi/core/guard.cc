@@ -9,8 +9,6 @@
 #include <string_view>
 #include <system_error>
 
-#include "softnic/abi/core/table.h"
-
 namespace peal::softnic::abi {
 namespace {
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The edge between C callers and C++ code: one lock, exceptions turned into errno.
+// The edge between C callers and C++ code: one lock, exceptions turned into errno, and tables of
+// the names that things have on either side.
 //
 //   extern "C" call -> answer_error / answer_pointer -> body under the control lock -> errno
 //
@@ -8,11 +9,33 @@
 #pragma once
 
 #include <cerrno>
+#include <cstddef>
 #include <mutex>
 
 #include "softnic/nic.h"
 
 namespace peal::softnic::abi {
+
+/// Two names of one thing, in a table that is looked up from either side.
+template <class A, class B>
+struct Row {
+  A left;
+  B right;
+};
+
+/// The name on the right of the first row with `left`; `otherwise` where there is none.
+template <class A, class B, size_t N>
+constexpr B right_of(const Row<A, B> (&table)[N], A left, B otherwise) {
+  for (const auto& row : table)
+    if (row.left == left) return row.right;
+  return otherwise;
+}
+template <class A, class B, size_t N>
+constexpr A left_of(const Row<A, B> (&table)[N], B right, A otherwise) {
+  for (const auto& row : table)
+    if (row.right == right) return row.left;
+  return otherwise;
+}
 
 /// Thrown inside a control call; the entry point answers `value` as errno.
 struct Errno {

@@ -11,7 +11,6 @@
 #include "device/base/endian.h"
 #include "device/mlx5/layout.h"
 #include "softnic/abi/core/context.h"
-#include "softnic/abi/core/table.h"
 
 #undef ibv_query_port
 

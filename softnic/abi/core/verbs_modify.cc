@@ -6,7 +6,6 @@
 // and a missing bit is EINVAL before the NIC is asked.
 #include <bit>
 
-#include "softnic/abi/core/table.h"
 #include "softnic/abi/core/verbs_queues.h"
 
 namespace peal::softnic::abi {

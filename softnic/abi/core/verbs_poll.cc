@@ -12,7 +12,6 @@
 #include <thread>
 
 #include "device/mlx5/layout.h"
-#include "softnic/abi/core/table.h"
 #include "softnic/abi/core/verbs_queues.h"
 #include "softnic/engine/completion.h"
 #include "softnic/engine/word.h"

@@ -12,7 +12,6 @@
 #include <span>
 
 #include "softnic/abi/core/compose.h"
-#include "softnic/abi/core/table.h"
 #include "softnic/abi/core/verbs_queues.h"
 #include "softnic/engine/word.h"
 
