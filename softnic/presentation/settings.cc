@@ -45,36 +45,6 @@ bool read_number(string_view text, T* number) {
   return error == std::errc() && stop == end;
 }
 
-bool read_scale(string_view text, Settings* to) {
-  double& scale = to->timing.scale;
-  return read_number(text, &scale) && scale >= 0.001 && scale <= 1000;
-}
-
-bool read_doorbell(string_view text, Settings* to) {
-  to->doorbell_by_value = text == "value";
-  return text == "value" || text == "record";
-}
-
-bool read_engine(string_view text, Settings* to) {
-  if (text == "auto") to->engine = EngineChoice::kAuto;
-  if (text == "cpu") to->engine = EngineChoice::kCpu;
-  if (text == "gpu") to->engine = EngineChoice::kGpu;
-  return text == "auto" || text == "cpu" || text == "gpu";
-}
-
-bool read_gpu(string_view text, Settings* to) {
-  to->gpu = -1;
-  return read_number(text, &*to->gpu) && *to->gpu >= 0;
-}
-
-bool read_placement(string_view text, Settings* to) {
-  constexpr string_view kAny = "any:";
-  if (text == "ordered") return true;
-  to->placement = 1;
-  return text == "any" ||
-         (text.starts_with(kAny) && read_number(text.substr(kAny.size()), &*to->placement));
-}
-
 bool read_path(string_view text, std::string* path) {
   *path = text;
   return text.starts_with('/');
@@ -93,13 +63,37 @@ constexpr Variable kVariables[] = {
      }},
     {"PEAL_SOFTNIC_DIR", "an absolute path",
      [](string_view text, Settings* to) { return read_path(text, &to->directory); }},
-    {"PEAL_SOFTNIC_TIMEOUT_SCALE", "a number from 0.001 to 1000", read_scale},
-    {"PEAL_SOFTNIC_DOORBELL", "value or record", read_doorbell},
-    {"PEAL_SOFTNIC_ENGINE", "auto, cpu or gpu", read_engine},
+    {"PEAL_SOFTNIC_TIMEOUT_SCALE", "a number from 0.001 to 1000",
+     [](string_view text, Settings* to) {
+       double& scale = to->timing.scale;
+       return read_number(text, &scale) && scale >= 0.001 && scale <= 1000;
+     }},
+    {"PEAL_SOFTNIC_DOORBELL", "value or record",
+     [](string_view text, Settings* to) {
+       to->doorbell_by_value = text == "value";
+       return text == "value" || text == "record";
+     }},
+    {"PEAL_SOFTNIC_ENGINE", "auto, cpu or gpu",
+     [](string_view text, Settings* to) {
+       if (text == "cpu") to->engine = EngineChoice::kCpu;
+       if (text == "gpu") to->engine = EngineChoice::kGpu;
+       return text == "auto" || text == "cpu" || text == "gpu";
+     }},
     {"PEAL_SOFTNIC_ENGINE_PROGRAM", "an absolute path",
      [](string_view text, Settings* to) { return read_path(text, &to->engine_program); }},
-    {"PEAL_SOFTNIC_GPU", "the number of a GPU, from 0", read_gpu},
-    {"PEAL_SOFTNIC_PLACEMENT", "ordered, any, or any: and a number, the seed", read_placement},
+    {"PEAL_SOFTNIC_GPU", "the number of a GPU, from 0",
+     [](string_view text, Settings* to) {
+       to->gpu = -1;
+       return read_number(text, &*to->gpu) && *to->gpu >= 0;
+     }},
+    {"PEAL_SOFTNIC_PLACEMENT", "ordered, any, or any: and a number, the seed",
+     [](string_view text, Settings* to) {
+       constexpr string_view kAny = "any:";
+       if (text == "ordered") return true;
+       to->placement = 1;
+       return text == "any" ||
+              (text.starts_with(kAny) && read_number(text.substr(kAny.size()), &*to->placement));
+     }},
 };
 
 /// The text that a variable holds or that lies in the file it names: at most one byte more than a
