@@ -17,10 +17,18 @@ namespace peal::softnic::gpu {
 
 namespace {
 
-/// Room for one descriptor, aligned as the kernel wants it.
-union Ancillary {
-  cmsghdr header;
-  char bytes[CMSG_SPACE(sizeof(int))];
+/// A message of one struct, with room for a descriptor, aligned as the kernel wants it.
+struct Envelope {
+  Envelope(void* data, size_t bytes) : part{data, bytes} {
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = ancillary;
+    message.msg_controllen = sizeof(ancillary);
+  }
+
+  iovec part;
+  alignas(cmsghdr) char ancillary[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message = {};
 };
 
 bool address_of(const std::string& path, sockaddr_un* address) {
@@ -51,15 +59,11 @@ Fd descriptor_in(msghdr* message) {
 
 bool MessageSocket::send_bytes(const void* data, size_t bytes, int fd) {
   if (!open()) return false;
-  iovec part = {const_cast<void*>(data), bytes};
-  Ancillary ancillary = {};
-  msghdr message = {};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  if (fd >= 0) {
-    message.msg_control = ancillary.bytes;
-    message.msg_controllen = sizeof(ancillary.bytes);
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
+  Envelope envelope(const_cast<void*>(data), bytes);
+  if (fd < 0) {
+    envelope.message.msg_controllen = 0;
+  } else {
+    cmsghdr* header = CMSG_FIRSTHDR(&envelope.message);
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;
     header->cmsg_len = CMSG_LEN(sizeof(fd));
@@ -67,7 +71,7 @@ bool MessageSocket::send_bytes(const void* data, size_t bytes, int fd) {
   }
   ssize_t sent;
   do {
-    sent = sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    sent = sendmsg(fd_.get(), &envelope.message, MSG_NOSIGNAL | MSG_DONTWAIT);
   } while (sent < 0 && errno == EINTR);
   if (sent == static_cast<ssize_t>(bytes)) return true;
   close();
@@ -89,21 +93,15 @@ bool MessageSocket::writable() const {
 bool MessageSocket::receive_bytes(void* data, size_t bytes, Milliseconds patience, Fd* fd) {
   if (!open()) return false;
   const int answer = poll_until(fd_.get(), POLLIN, std::chrono::steady_clock::now() + patience);
-  iovec part = {data, bytes};
-  Ancillary ancillary = {};
-  msghdr message = {};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = ancillary.bytes;
-  message.msg_controllen = sizeof(ancillary.bytes);
+  Envelope envelope(data, bytes);
   ssize_t got = -1;
   if (answer == 1) {
     do {
-      got = recvmsg(fd_.get(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+      got = recvmsg(fd_.get(), &envelope.message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     } while (got < 0 && errno == EINTR);
   }
-  Fd came = got >= 0 ? descriptor_in(&message) : Fd();
-  if (got != static_cast<ssize_t>(bytes) || (message.msg_flags & MSG_TRUNC) != 0) {
+  Fd came = got >= 0 ? descriptor_in(&envelope.message) : Fd();
+  if (got != static_cast<ssize_t>(bytes) || (envelope.message.msg_flags & MSG_TRUNC) != 0) {
     close();
     return false;
   }
