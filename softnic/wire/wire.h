@@ -66,15 +66,17 @@ class ShmWire {
   void take_back(uint32_t key);
 
  private:
-  struct Outgoing {
+  struct Link {
     uint16_t lid = 0;
-    uint64_t life = 0;
     std::shared_ptr<const Peer> peer;
     Mapping file;
     uint32_t segment = 0;
+    bool lost = false;
+  };
+  struct Outgoing : Link {
+    uint64_t life = 0;
     RingWriter requests;
     RingReader answers;
-    bool lost = false;
     uint64_t offered = 0;              // a bit for each slot of the regions
     uint64_t mapped_by_peer = 0;       // and of those the peer has mapped
     uint64_t in_regions = 0;           // bytes since the last publish
@@ -85,11 +87,7 @@ class ShmWire {
     void tell_taken_back();
     void publish();
   };
-  struct Incoming {
-    uint16_t lid = 0;
-    std::shared_ptr<const Peer> peer;
-    Mapping file;
-    uint32_t segment = 0;
+  struct Incoming : Link {
     RingReader requests;
     RingWriter answers;
     Packet held = {};  // acknowledgement not yet sent: what it is for may not be in memory either
@@ -97,7 +95,6 @@ class ShmWire {
     Packet late = {};  // answer of an atomic that has overtaken what `held` is for
     uint64_t late_value = 0;
     bool has_late = false;
-    bool lost = false;
     Port* port = nullptr;
     std::vector<PeerRegion> peer_regions;
 
