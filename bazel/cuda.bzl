@@ -2,6 +2,7 @@
 cuda_compiles: that nvcc takes one .cu file. Nothing without nvcc.
 ptx_test: a script that reads the PTX of one .cu file, or its relocatable code. No test without nvcc.
 gpu_binary: a program of C++ sources and objects from nvcc, with the CUDA runtime linked in. Nothing without nvcc.
+gpu_program: such a program of one .cu file.
 kernel_binary: a program with kernels, for CPUs and, where nvcc is, for GPUs.
 kernel_library: kernels without a host part, as functions for CPUs and, where nvcc is, as images for GPUs."""
 
@@ -123,6 +124,12 @@ def gpu_binary(name, srcs, deps = [], linkopts = [], tags = [], **kwargs):
         **kwargs
     )
 
+def gpu_program(name, src, deps = [], testonly = False, tags = [], **kwargs):
+    """A program of one .cu file for machines with a GPU; //... checks that nvcc takes it."""
+    code = (name[:-len("_gpu")] if name.endswith("_gpu") else name) + "_cu"
+    cuda_object(name = code, src = src, testonly = testonly, tags = tags, deps = deps)
+    gpu_binary(name = name, srcs = [":" + code], testonly = testonly, tags = tags, deps = deps, **kwargs)
+
 def kernel_binary(name, src, deps = [], data = [], **kwargs):
     """A program with kernels: `name` runs them on the CPU (simt), `name`_gpu is the same source by nvcc.
 
@@ -146,18 +153,7 @@ def kernel_binary(name, src, deps = [], data = [], **kwargs):
         name = name + "_source",
         textual_hdrs = [src],
     )
-    testonly = kwargs.pop("testonly", False)
-    tags = kwargs.pop("tags", [])
-    cuda_object(name = name + "_cu", src = src, testonly = testonly, tags = tags, deps = deps)
-    gpu_binary(
-        name = name + "_gpu",
-        srcs = [":" + name + "_cu"],
-        data = data,
-        testonly = testonly,
-        tags = tags,
-        deps = deps,
-        **kwargs
-    )
+    gpu_program(name = name + "_gpu", src = src, data = data, deps = deps, **kwargs)
 
 def _image_object(sources, src):
     """The image of one .cu file as data of an object file, which begins at the symbol _binary_NAME_image_start."""
