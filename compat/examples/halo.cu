@@ -4,8 +4,6 @@
 // the outer rows to the neighbours themselves. Started so that all blocks run at a time.
 #include <math.h>
 
-#include <vector>
-
 #include "program.cuh"
 
 #define WIDTH 64

@@ -2,8 +2,6 @@
 //
 // Tokens go to the PEs of their experts, and results come back: counts first, then one block for
 // each token that finds its place by an atomic at the PE it goes to, then put and signal.
-#include <vector>
-
 #include "program.cuh"
 
 #define TOKENS 96
@@ -65,18 +63,15 @@ int main() {
   begin();
   const int me = nvshmem_my_pe();
   const int n = nvshmem_n_pes();
-  const size_t bytes = TOKENS * WIDTH * sizeof(float);
   Memory m;
-  m.tokens = (float*)nvshmem_malloc(bytes);
+  m.tokens = (float*)nvshmem_malloc(TOKENS * WIDTH * sizeof(float));
   m.results = (float*)nvshmem_calloc(TOKENS * WIDTH, sizeof(float));
   m.inbox = (float*)nvshmem_malloc((size_t)MOST * WIDTH * sizeof(float));
   m.where = (int*)nvshmem_calloc(MOST, sizeof(int));
   m.taken = (int*)nvshmem_calloc(1, sizeof(int));
   m.arrived = (uint64_t*)nvshmem_calloc(1, sizeof(uint64_t));
   m.done = (uint64_t*)nvshmem_calloc(1, sizeof(uint64_t));
-  std::vector<float> host(TOKENS * WIDTH);
-  for (size_t i = 0; i < host.size(); ++i) host[i] = (float)(me * 100000 + (int)i);
-  CUDA_CHECK(cudaMemcpy(m.tokens, host.data(), bytes, cudaMemcpyHostToDevice));
+  fill(m.tokens, TOKENS * WIDTH, [=](int i) { return (float)(me * 100000 + i); });
   int expected = 0;
   for (int pe = 0; pe < n; ++pe) {
     for (int token = 0; token < TOKENS; ++token) expected += expert_of(pe, token, n) == me;
@@ -88,9 +83,7 @@ int main() {
   await<<<1, 1>>>(m.done);
   CUDA_CHECK(cudaDeviceSynchronize());
 
-  CUDA_CHECK(cudaMemcpy(host.data(), m.results, bytes, cudaMemcpyDeviceToHost));
-  bool ok = true;
-  for (size_t i = 0; i < host.size(); ++i) ok = ok && host[i] == 2.f * (me * 100000 + (int)i);
+  const bool ok = holds(m.results, TOKENS * WIDTH, [=](int i) { return 2.f * (me * 100000 + i); });
   const int failed = verdict("moe_shuffle", ok);
   nvshmem_barrier_all();
   nvshmem_finalize();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the programs of this folder share: CUDA's errors, and the verdict of all PEs.
+// What the programs of this folder share: CUDA's errors, arrays that are filled and looked at by
+// the host, and the verdict of all PEs.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -8,6 +9,8 @@
 #include <nvshmemx.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include <vector>
 
 #define CUDA_CHECK(call)                                                                        \
   do {                                                                                          \
@@ -28,6 +31,24 @@ static inline void take_gpu() {
 static inline void begin() {
   nvshmem_init();
   take_gpu();
+}
+
+// Element i of the `count` at `to` becomes value(i).
+template <class T, class Value>
+static void fill(T* to, int count, const Value& value) {
+  std::vector<T> host(count);
+  for (int i = 0; i < count; ++i) host[i] = value(i);
+  CUDA_CHECK(cudaMemcpy(to, host.data(), count * sizeof(T), cudaMemcpyHostToDevice));
+}
+
+// Whether element i of the `count` at `from` is value(i).
+template <class T, class Value>
+static bool holds(const T* from, int count, const Value& value) {
+  std::vector<T> host(count);
+  CUDA_CHECK(cudaMemcpy(host.data(), from, count * sizeof(T), cudaMemcpyDeviceToHost));
+  bool all = true;
+  for (int i = 0; i < count; ++i) all = all && host[i] == value(i);
+  return all;
 }
 
 // PE 0 prints one line: ok, if all PEs say so. The program's exit code.

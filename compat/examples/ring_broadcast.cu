@@ -2,8 +2,6 @@
 //
 // PE 0's array goes around the ring: each PE waits for it and hands it on. The flag comes behind
 // the data because of the fence.
-#include <vector>
-
 #include "program.cuh"
 
 #define COUNT 4096
@@ -23,18 +21,14 @@ int main() {
   begin();
   int* data = (int*)nvshmem_malloc(COUNT * sizeof(int));
   uint64_t* arrived = (uint64_t*)nvshmem_calloc(1, sizeof(uint64_t));
-  std::vector<int> host(COUNT);
-  for (int i = 0; i < COUNT; ++i) host[i] = nvshmem_my_pe() == 0 ? 3 * i + 1 : -1;
-  CUDA_CHECK(cudaMemcpy(data, host.data(), COUNT * sizeof(int), cudaMemcpyHostToDevice));
+  fill(data, COUNT, [](int i) { return nvshmem_my_pe() == 0 ? 3 * i + 1 : -1; });
   nvshmem_barrier_all();
 
   ring_broadcast<<<1, 1>>>(data, arrived);
   CUDA_CHECK(cudaDeviceSynchronize());
   nvshmem_barrier_all();
 
-  CUDA_CHECK(cudaMemcpy(host.data(), data, COUNT * sizeof(int), cudaMemcpyDeviceToHost));
-  bool ok = true;
-  for (int i = 0; i < COUNT; ++i) ok = ok && host[i] == 3 * i + 1;
+  const bool ok = holds(data, COUNT, [](int i) { return 3 * i + 1; });
   const int failed = verdict("ring_broadcast", ok);
   nvshmem_free(arrived);
   nvshmem_free(data);

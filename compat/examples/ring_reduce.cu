@@ -2,8 +2,6 @@
 //
 // A sum over all PEs in two laps of the ring, in chunks: the first lap adds, the second hands the
 // result round. Each block has chunks of its own, and a flag for each of them.
-#include <vector>
-
 #include "program.cuh"
 
 #define BLOCKS 4
@@ -46,18 +44,14 @@ int main() {
   int* sum = (int*)nvshmem_malloc(bytes);
   int* mine = (int*)nvshmem_malloc(bytes);
   uint64_t* flags = (uint64_t*)nvshmem_calloc(CHUNKS, sizeof(uint64_t));
-  std::vector<int> host(CHUNKS * CHUNK);
-  for (size_t i = 0; i < host.size(); ++i) host[i] = (int)i + nvshmem_my_pe();
-  CUDA_CHECK(cudaMemcpy(mine, host.data(), bytes, cudaMemcpyHostToDevice));
+  fill(mine, CHUNKS * CHUNK, [](int i) { return i + nvshmem_my_pe(); });
   nvshmem_barrier_all();
 
   ring_reduce<<<BLOCKS, THREADS>>>(sum, mine, flags);
   CUDA_CHECK(cudaDeviceSynchronize());
   nvshmem_barrier_all();
 
-  CUDA_CHECK(cudaMemcpy(host.data(), sum, bytes, cudaMemcpyDeviceToHost));
-  bool ok = true;
-  for (size_t i = 0; i < host.size(); ++i) ok = ok && host[i] == n * (int)i + n * (n - 1) / 2;
+  const bool ok = holds(sum, CHUNKS * CHUNK, [=](int i) { return n * i + n * (n - 1) / 2; });
   const int failed = verdict("ring_reduce", ok);
   nvshmem_free(flags);
   nvshmem_free(mine);

@@ -37,16 +37,9 @@ int main() {
   fetch<<<1, 32 * WARPS>>>(got, mine);
   CUDA_CHECK(cudaDeviceSynchronize());
 
-  int host[(4 + WARPS) * COUNT];
-  CUDA_CHECK(cudaMemcpy(host, all, sizeof(host), cudaMemcpyDeviceToHost));
-  bool ok = true;
-  for (int i = 0; i < COUNT; ++i) {
-    const int sum = n * i + COUNT * n * (n - 1) / 2;
-    for (int form = 0; form < 3; ++form) ok = ok && host[form * COUNT + i] == sum;
-    for (int warp = 0; warp < WARPS; ++warp) {
-      ok = ok && host[(4 + warp) * COUNT + i] == (me + warp) % n * COUNT + i;
-    }
-  }
+  bool ok = holds(all, 3 * COUNT, [=](int i) { return n * (i % COUNT) + COUNT * n * (n - 1) / 2; });
+  ok = ok &&
+       holds(got, WARPS * COUNT, [=](int i) { return (me + i / COUNT) % n * COUNT + i % COUNT; });
   const int failed = verdict("thread_groups", ok);
   nvshmem_free(all);
   nvshmem_finalize();

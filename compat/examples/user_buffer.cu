@@ -2,8 +2,6 @@
 //
 // Memory that the program allocated, as the source of puts and the destination of gets: registered
 // first, so that a NIC may read and write it.
-#include <vector>
-
 #include "program.cuh"
 
 #define COUNT 2048
@@ -23,19 +21,15 @@ int main() {
   int* own = NULL;
   CUDA_CHECK(cudaMalloc((void**)&own, bytes));
   bool ok = nvshmemx_buffer_register(own, bytes) == 0;
-  std::vector<int> host(COUNT);
-  for (int i = 0; i < COUNT; ++i) host[i] = me * COUNT + i;
-  CUDA_CHECK(cudaMemcpy(own, host.data(), bytes, cudaMemcpyHostToDevice));
+  fill(own, COUNT, [=](int i) { return me * COUNT + i; });
   nvshmem_barrier_all();
 
   exchange<<<1, 128>>>(box, own, (me + 1) % n);
   CUDA_CHECK(cudaDeviceSynchronize());
 
   // The next PE's box holds what this PE sent.
-  CUDA_CHECK(cudaMemcpy(host.data(), own, bytes, cudaMemcpyDeviceToHost));
-  for (int i = 0; i < COUNT; ++i) ok = ok && host[i] == me * COUNT + i;
-  CUDA_CHECK(cudaMemcpy(host.data(), box, bytes, cudaMemcpyDeviceToHost));
-  for (int i = 0; i < COUNT; ++i) ok = ok && host[i] == (me + n - 1) % n * COUNT + i;
+  ok = ok && holds(own, COUNT, [=](int i) { return me * COUNT + i; });
+  ok = ok && holds(box, COUNT, [=](int i) { return (me + n - 1) % n * COUNT + i; });
   const int failed = verdict("user_buffer", ok);
   nvshmemx_buffer_unregister(own);
   nvshmem_free(box);

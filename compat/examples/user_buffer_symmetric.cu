@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Memory that the program allocated on every PE, as symmetric memory.
-#include <vector>
-
 #include "program.cuh"
 
 #define COUNT (1 << 20)
@@ -20,9 +18,7 @@ int main() {
   CUDA_CHECK(cudaMalloc((void**)&own, bytes));
   int* box = (int*)nvshmemx_buffer_register_symmetric(own, bytes, 0);
   int* mine = (int*)nvshmem_malloc(512 * sizeof(int));
-  std::vector<int> host(512);
-  for (int i = 0; i < 512; ++i) host[i] = me * 512 + i;
-  CUDA_CHECK(cudaMemcpy(mine, host.data(), 512 * sizeof(int), cudaMemcpyHostToDevice));
+  fill(mine, 512, [=](int i) { return me * 512 + i; });
   bool ok = box != NULL;
   nvshmem_barrier_all();
 
@@ -30,8 +26,7 @@ int main() {
   CUDA_CHECK(cudaDeviceSynchronize());
   nvshmem_barrier_all();
 
-  CUDA_CHECK(cudaMemcpy(host.data(), own, 512 * sizeof(int), cudaMemcpyDeviceToHost));
-  for (int i = 0; i < 512; ++i) ok = ok && host[i] == (me + n - 1) % n * 512 + i;
+  ok = ok && holds(own, 512, [=](int i) { return (me + n - 1) % n * 512 + i; });
   const int failed = verdict("user_buffer_symmetric", ok);
   if (box != NULL) nvshmemx_buffer_unregister_symmetric(box, bytes);
   nvshmem_free(mine);
