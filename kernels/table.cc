@@ -63,20 +63,9 @@ const Kernel& word_kernel() { return k_word; }
 const Kernel& reduce_by_nic_kernel() { return k_reduce_by_nic; }
 
 const Kernel& collective_kernel(Call call) {
-  switch (call) {
-    case Call::kSync:
-      return k_sync;
-    case Call::kBarrier:
-      return k_barrier;
-    case Call::kBroadcast:
-      return k_broadcast;
-    case Call::kAllGather:
-      return k_all_gather;
-    case Call::kAllToAll:
-      return k_all_to_all;
-    default:
-      return k_all_to_all_v;
-  }
+  static constexpr const Kernel* kKernels[] = {&k_sync,       &k_barrier,    &k_broadcast,
+                                               &k_all_gather, &k_all_to_all, &k_all_to_all_v};
+  return *kKernels[static_cast<size_t>(call) - static_cast<size_t>(Call::kSync)];
 }
 
 const Kernel* reduce_kernel(Call call, DataType type, Operation operation) {

@@ -48,9 +48,8 @@ int make(const HostCallSite& site, const kernels::Transfer& call) {
 int make(const HostCallSite& site, const kernels::Word& call) {
   const int failed =
       start_at(site, [&](Pe&, const detail::CallSite& at) { detail::start(at, call); });
-  const Call which = call.caller.call;
-  const bool meets = which == Call::kBarrierAll || which == Call::kSyncAll;
-  if (meets && site.when == HostCallSite::When::kNow) tell_of_kernels(site.call);
+  const bool at_once = site.when == HostCallSite::When::kNow;
+  if (is_of_all(call.caller.call) && at_once) tell_of_kernels(site.call);
   return failed;
 }
 
