@@ -11,16 +11,15 @@
 // arguments.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <exception>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "base/command_line.h"
 #include "host/memory/backing_cuda.h"
 
 namespace {
@@ -193,19 +192,5 @@ int main(int argc, char** argv) {
   app.add_option("--iterations", options.iterations, "Of each row")
       ->check(CLI::Range(uint64_t{1}, uint64_t{10'000'000}));
   app.add_flag("--json", options.json, "One JSON object a row");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::fputs(app.help().c_str(), stdout);
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "host_words: %s; see host_words --help\n", error.what());
-    return 2;
-  }
-  try {
-    return run(options);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "host_words: %s\n", error.what());
-    return 1;
-  }
+  return peal::run_command_line(app, argc, argv, [&options] { return run(options); });
 }

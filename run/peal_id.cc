@@ -3,13 +3,12 @@
 // peal-id: prints a fresh unique id for PEAL_TCP_ID, for a job whose PE 0 runs on this machine.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
-#include <exception>
 #include <string>
 
+#include "base/command_line.h"
 #include "bootstrap/address.h"
 #include "bootstrap/bootstraps.h"
 #include "host/base/error.h"
@@ -30,22 +29,10 @@ int main(int argc, char** argv) {
   app.add_option("--port", port, "its port; 0: one that is free now")
       ->type_name("PORT")
       ->capture_default_str();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::fputs(app.help().c_str(), stdout);
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "peal-id: {}; see peal-id --help\n", error.what());
-    return 2;
-  }
-  try {
+  return peal::run_command_line(app, argc, argv, [&] {
     const std::string address = peal::bootstrap::find_address(interface);
     fmt::print("{}\n", peal::bootstrap::make_unique_id(address, port).to_string());
     if (std::fflush(stdout) != 0) peal::fail_errno(errno, "standard output");
     return 0;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "peal-id: {}\n", error.what());
-    return 1;
-  }
+  });
 }
