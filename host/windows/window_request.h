@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A window's registration as each PE asks for it, and what all PEs agree on.
+// A window's registration: as each PE asks for it, what all PEs agree on, and one PE's part as its
+// NICs know it, with the keys that the PEs tell each other.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "device/context.h"
 #include "host/bootstrap.h"
+#include "host/memory/gpu.h"
 #include "host/memory/registration_cache.h"
+#include "host/nic/registration.h"
+#include "host/transport/rails.h"
+#include "host/windows/published_windows.h"
 
 namespace peal {
 
@@ -37,5 +45,29 @@ std::vector<uint64_t> different_sizes(const std::vector<WindowRequest>& requests
 
 /// Answers by PE the parts as kernels are told of them, or none where they are alike.
 std::vector<WindowPart> different_parts(const std::vector<WindowRequest>& requests);
+
+/// A NIC's key of one memory, by rail.
+using RailKeys = std::array<NicKey, kMaxRails>;
+
+/// The keys by which other PEs reach a part.
+struct RemoteKeys {
+  RailKeys payload;
+  RailKeys words;
+};
+
+/// The registrations end with it.
+struct RegisteredPart {
+  std::vector<nic::MemoryRegion> regions;
+  RailKeys lkeys{};
+  RemoteKeys remote{};
+};
+
+/// Registers [address, address + bytes) with each of these NICs, twice where `words` are asked for
+/// and ordered otherwise than payload. Null `rails`, or no bytes: no registrations.
+RegisteredPart register_part(const Rails* rails, const std::shared_ptr<Gpu>& gpu,
+                             std::byte* address, size_t bytes, bool words);
+
+/// The keys of all PEs as kernels read them, by rail and PE.
+PublishedWindows::Keys keys_of_all(const std::vector<RemoteKeys>& parts, const Rails* rails);
 
 }  // namespace peal

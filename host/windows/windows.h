@@ -5,7 +5,7 @@
 //
 //   WindowRequest      what each PE asks for, and what they agree on     window_request.h
 //   PeerMemory         the peers' parts, mapped where there is no NIC    host/transport/p2p.h
-//   RegisteredPart     this PE's part, registered with its NICs          registered_part.h
+//   RegisteredPart     this PE's part, registered with its NICs          window_request.h
 //   Draft, published   written down, and then found by kernels           published_windows.h
 #pragma once
 
@@ -28,7 +28,6 @@
 #include "host/transport/rails.h"
 #include "host/transport/routes.h"
 #include "host/windows/published_windows.h"
-#include "host/windows/registered_part.h"
 #include "host/windows/window_request.h"
 
 namespace peal {
