@@ -10,11 +10,16 @@
 #include <span>
 #include <string>
 
-#include "host/memory/copy.h"
-
 namespace peal {
 
 class HostView;
+
+/// Bytes to be copied, between host and GPU memory in any direction.
+struct Copy {
+  void* to;
+  const void* from;
+  size_t bytes;
+};
 
 /// Owns one contiguous range that begins at a multiple of kAlignment, unless its factory says
 /// otherwise. Move-only; the destructor releases it.

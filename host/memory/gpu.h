@@ -17,12 +17,11 @@
 #include "host/base/cuda_driver.h"
 #include "host/base/dma_buf.h"
 #include "host/base/exception.h"
-#include "host/memory/copy.h"
+#include "host/memory/backing.h"
 
 namespace peal {
 
 class HostAccess;
-class HostView;
 
 /// One open GPU. Everything may be called from any thread; calls throw kSystem (naming call, GPU
 /// and cause) when the GPU fails, also for what a kernel did.
