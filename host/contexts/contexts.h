@@ -12,7 +12,6 @@
 #include "host/base/config.h"
 #include "host/base/log.h"
 #include "host/contexts/context_owner.h"
-#include "host/contexts/first_links.h"
 #include "host/contexts/link_tester.h"
 #include "host/contexts/linker.h"
 #include "host/contexts/queue_plan.h"
