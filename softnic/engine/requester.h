@@ -270,7 +270,10 @@ class Requester : private Recovery {
     Packet packet = {};
     packet.kind = PacketKind::kRequest;
     packet.opcode = request.opcode;
-    packet.opmod = is_send(request.opcode) ? level_of(qp) : request.opmod;
+    // What the receiver's completion has for a service level.
+    const bool infiniband = send.way.network == Network::kInfiniBand;
+    const uint8_t level = infiniband ? request.service_level : send.way.headers;
+    packet.opmod = is_send(request.opcode) ? level : request.opmod;
     packet.source = qp.qpn;
     packet.psn = send.psn;
     packet.address = request.address;
@@ -297,13 +300,6 @@ class Requester : private Recovery {
       if (qp.attributes.any_order) packet.flags |= kAnyOrder;
     }
     return packet;
-  }
-
-  /// What the receiver's completion has for a service level.
-  PEAL_HD static uint8_t level_of(const QueuePair& qp) {
-    const Sender& send = qp.send;
-    const bool infiniband = send.way.network == Network::kInfiniBand;
-    return infiniband ? send.request.service_level : send.way.headers;
   }
 
   /// What the next packet carries, from `cursor` on. False when local memory has gone.

@@ -79,8 +79,6 @@ bool Client::exchange(const Demand& call, Reply* reply, int descriptor) {
   return calls_.send(call, descriptor) && calls_.receive(reply, kPatience);
 }
 
-pid_t Client::engine_pid() const { return calls_.peer_pid(); }
-
 /// Memory that the engine cannot have: errno has no room for why.
 Refusal Client::unreachable(CommandStatus status, const char* reason) {
   std::fprintf(stderr, "softnic: %s\n", reason);

@@ -50,10 +50,6 @@ void PeSession::report_events() {
   if (has_plan() && tables_.port.faults->killed && pe > 0) kill(pe, SIGKILL);
 }
 
-void PeSession::expect_faults() {
-  if (!has_plan()) control_.set_faults(FaultPlan());
-}
-
 // A PE that never reads its events must not hold up the NICs of the others. What its socket has no
 // room for stays in Control's queue, which has no bound, as the kernel's behind
 // ibv_get_async_event() has none.

@@ -63,7 +63,8 @@ bool Server::serve_ready(int timeout_ms) {
     if (fds[1 + strangers_.size() + i].revents != 0) listen_to(*sessions_[i]);
   }
   hear_strangers(fds);
-  if (fds[0].revents != 0) welcome();
+  MessageSocket stranger = fds[0].revents != 0 ? accept_from(listener_) : MessageSocket();
+  if (stranger.open()) strangers_.push_back(std::move(stranger));
   // A PE that has gone, or reads no answers. The engine runner was stopped to answer it.
   std::erase_if(sessions_, [](const auto& session) { return !session->calls().open(); });
   return called;
@@ -84,11 +85,6 @@ void Server::hear_strangers(const std::vector<pollfd>& fds) {
     }
     strangers_.erase(strangers_.begin() + static_cast<std::ptrdiff_t>(i));
   }
-}
-
-void Server::welcome() {
-  MessageSocket stranger = accept_from(listener_);
-  if (stranger.open()) strangers_.push_back(std::move(stranger));
 }
 
 Reply Server::introduce(size_t index, const Demand& call, Fd events) {

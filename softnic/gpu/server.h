@@ -70,7 +70,9 @@ class PeSession {
   void send_events();
   bool has_plan() const { return tables_.port.faults != nullptr; }
   /// Another NIC of the fabric has a fault plan: this one has an empty one.
-  void expect_faults();
+  void expect_faults() {
+    if (!has_plan()) control_.set_faults(FaultPlan());
+  }
   /// All queue pairs fail: the engine has.
   void fail();
 
@@ -120,7 +122,6 @@ class Server {
 
  private:
   bool serve_ready(int timeout_ms);
-  void welcome();
   void hear_strangers(const std::vector<pollfd>& fds);
   void listen_to(PeSession& session);
   Reply introduce(size_t index, const Demand& call, Fd events);

@@ -9,17 +9,6 @@
 #include "softnic/abi/core/verbs_queues.h"
 
 namespace peal::softnic::abi {
-namespace {
-
-/// UDP source port that stands for a flow: the rule of rdma-core and the kernel, laid into the
-/// range of the device.
-uint16_t udp_port_of(uint32_t flow_label, const PresentedDevice& device) {
-  const uint32_t folded = (flow_label & 0x3fff) ^ ((flow_label & 0xfc000) >> 14);
-  const uint32_t range = uint32_t{device.max_udp_port} - device.min_udp_port + 1;
-  return static_cast<uint16_t>(device.min_udp_port + folded % range);
-}
-
-}  // namespace
 
 AddressPath path_of(const Nic& nic, const ibv_ah_attr& attr) {
   const PresentedDevice& device = nic.device();
@@ -37,7 +26,10 @@ AddressPath path_of(const Nic& nic, const ibv_ah_attr& attr) {
   }
   if (device.ethernet) {
     if (!path.global) refuse(EINVAL);
-    path.udp_port = udp_port_of(path.flow_label, device);
+    // What stands for the flow, laid into the range of the device.
+    const uint32_t folded = ibv_flow_label_to_udp_sport(path.flow_label) & 0x3fff;
+    const uint32_t range = uint32_t{device.max_udp_port} - device.min_udp_port + 1;
+    path.udp_port = static_cast<uint16_t>(device.min_udp_port + folded % range);
   }
   if (nic.router().fault_of(path) != nullptr) refuse(EINVAL);
   if (!device.ethernet) {

@@ -50,11 +50,6 @@ bool of_srq(ibv_event_type type) {
   return type == IBV_EVENT_SRQ_LIMIT_REACHED || type == IBV_EVENT_SRQ_ERR;
 }
 
-/// The handle that the event names; null for one of a port. In a union of pointers any names it.
-const void* handle_of(const ibv_async_event& event) {
-  return of_port(event.event_type) ? nullptr : event.element.qp;
-}
-
 /// The object that the event names, which is not a port.
 Reporter& reporter_of(const ibv_async_event& event) {
   if (event.event_type == IBV_EVENT_CQ_ERR) return verbs_cq(event.element.cq);
@@ -119,7 +114,10 @@ int destroy_with_events(ibv_context* handle, Object& object, Reporter& events, c
     Context& context = Context::of(handle);
     context.destroy(object);
     route_events(context.nic());  // nobody has this one's any more
-    context.events.forget([=](const ibv_async_event& event) { return handle_of(event) == named; });
+    // In a union of pointers any names the handle.
+    context.events.forget([=](const ibv_async_event& event) {
+      return !of_port(event.event_type) && event.element.qp == named;
+    });
   });
 }
 

@@ -81,7 +81,6 @@ class Writer {
  public:
   explicit Writer(std::span<std::byte> bytes) : bytes_(bytes) {}
   size_t size() const { return bytes_.size(); }
-  std::byte* data() const { return bytes_.data(); }
   Writer at(size_t offset) const {
     return Writer(bytes_.subspan(offset < bytes_.size() ? offset : bytes_.size()));
   }
