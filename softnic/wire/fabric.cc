@@ -118,16 +118,6 @@ Mapping::Mapping(const Fd& file, size_t bytes, int rights, uint64_t from) : byte
   if (memory != MAP_FAILED) memory_ = static_cast<std::byte*>(memory);
 }
 
-Mapping::~Mapping() {
-  if (memory_ != nullptr) munmap(memory_, bytes_);
-}
-
-Mapping& Mapping::operator=(Mapping&& other) noexcept {
-  std::swap(memory_, other.memory_);
-  std::swap(bytes_, other.bytes_);
-  return *this;
-}
-
 Fabric::Fabric(const Settings& settings)
     : root_(settings.directory + "/peal-softnic-" + std::to_string(geteuid())),
       directory_(root_ + "/" + settings.fabric),
@@ -398,11 +388,6 @@ void Fabric::report(const std::string& what, int error, const std::string& more)
   trouble_ = text;
   if (std::exchange(reported_, error) == error) return;
   std::fprintf(stderr, "softnic: %s\n", text.c_str());
-}
-
-std::string Fabric::trouble() const {
-  const std::lock_guard lock(mutex_);
-  return trouble_;
 }
 
 }  // namespace peal::softnic

@@ -37,9 +37,15 @@ class Mapping {
   Mapping() = default;
   /// `rights` are mmap's. valid() is false when mmap fails.
   Mapping(const Fd& file, size_t bytes, int rights = PROT_READ | PROT_WRITE, uint64_t from = 0);
-  ~Mapping();
+  ~Mapping() {
+    if (memory_ != nullptr) munmap(memory_, bytes_);
+  }
   Mapping(Mapping&& other) noexcept { *this = std::move(other); }
-  Mapping& operator=(Mapping&& other) noexcept;
+  Mapping& operator=(Mapping&& other) noexcept {
+    std::swap(memory_, other.memory_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
 
   bool valid() const { return memory_ != nullptr; }
   std::byte* memory() const { return memory_; }
@@ -125,7 +131,10 @@ class Fabric {
   /// same errno, and for whoever asks trouble().
   void report(const std::string& what, int error, const std::string& more) const;
   /// The last one; "" while all is well.
-  std::string trouble() const;
+  std::string trouble() const {
+    const std::lock_guard lock(mutex_);
+    return trouble_;
+  }
 
  private:
   struct SlotPage;

@@ -121,8 +121,6 @@ int destroy_with_events(ibv_context* handle, Object& object, Reporter& events, c
   });
 }
 
-void VerbsCq::completed() { static_cast<CompletionChannel*>(channel)->waiting.push(this); }
-
 int req_notify_slot(ibv_cq* handle, int solicited_only) {
   return answer_plainly([&] {
     VerbsCq& cq = verbs_cq(handle);

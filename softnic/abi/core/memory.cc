@@ -220,10 +220,6 @@ void require_mapped(const void* address, size_t bytes, bool writable) {
   if (want < end) refuse(EFAULT);
 }
 
-Pd::Pd(Context& of, ObjectKind of_kind) : Object(of_kind, of), ibv_pd{} { context = of.handle(); }
-
-Refusal Pd::retire() { return kind == ObjectKind::kPd ? nic().free_pd(pdn) : Refusal{}; }
-
 namespace {
 
 Buffer map_page(int flags, int fd) {

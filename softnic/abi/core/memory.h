@@ -36,8 +36,8 @@ inline constexpr size_t kUarRegisterOffset = 0x800;
 /// Protection domain, or a parent domain that stands for one.
 class Pd : public Object, public ibv_pd, public mlx5dv_devx_obj {
  public:
-  Pd(Context& of, ObjectKind of_kind);
-  Refusal retire() override;
+  Pd(Context& of, ObjectKind of_kind) : Object(of_kind, of), ibv_pd{} { context = of.handle(); }
+  Refusal retire() override { return kind == ObjectKind::kPd ? nic().free_pd(pdn) : Refusal{}; }
 
   uint32_t pdn = 0;
   ibv_parent_domain_init_attr attributes = {};  // allocators, of a parent domain

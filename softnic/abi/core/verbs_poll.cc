@@ -154,10 +154,6 @@ int VerbsCq::take(Completion* next) {
   return 1;
 }
 
-void VerbsCq::publish() {
-  store<uint32_t>(config.doorbell, Be32(static_cast<uint32_t>(consumed) & 0xffffff).raw);
-}
-
 // Only what ibv_post_* posted can have completions that ibv_poll_cq has to lose: the CQ of a client
 // that drives its queues through their memory stays untouched.
 void VerbsQueuePair::forget_requests() {

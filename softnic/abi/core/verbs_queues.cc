@@ -61,9 +61,6 @@ Buffer allocate_queue(Pd* pd, size_t bytes, uint64_t resource_type) {
   });
 }
 
-VerbsCq::VerbsCq(Context& of)
-    : CompletionQueue(of), ibv_cq_ex{}, Reporter(mutex, cond, async_events_completed) {}
-
 VerbsCq::~VerbsCq() {
   if (channel != nullptr) {
     static_cast<CompletionChannel*>(channel)->waiting.forget(

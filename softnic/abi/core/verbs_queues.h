@@ -119,16 +119,19 @@ class VerbsCq : public CompletionQueue,
                 public CompletionListener,
                 public Reporter {
  public:
-  explicit VerbsCq(Context& of);
+  explicit VerbsCq(Context& of)
+      : CompletionQueue(of), ibv_cq_ex{}, Reporter(mutex, cond, async_events_completed) {}
   ~VerbsCq() override;
-  void completed() override;
+  void completed() override { static_cast<CompletionChannel*>(channel)->waiting.push(this); }
   ibv_cq* plain() { return reinterpret_cast<ibv_cq*>(static_cast<ibv_cq_ex*>(this)); }
 
   /// 1 and the next completion, 0, or -1 for one of a queue pair that DEVX made, which is gone.
   /// Under the lock.
   int take(Completion* next);
   /// Tells the NIC what has been taken. Under the lock.
-  void publish();
+  void publish() {
+    store<uint32_t>(config.doorbell, Be32(static_cast<uint32_t>(consumed) & 0xffffff).raw);
+  }
 
   Buffer memory;
   std::mutex lock;        // of what follows

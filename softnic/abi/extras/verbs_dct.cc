@@ -13,7 +13,10 @@ class DcTarget : public Object, public VerbsQp {
   Refusal retire() override;
   Object& object() override { return *this; }
   void modify(const ibv_qp_attr& attr, int mask) override;
-  ibv_qp_attr query() override;
+  ibv_qp_attr query() override {
+    attributes.qp_state = attributes.cur_qp_state = qp_base.state;
+    return attributes;
+  }
   void describe(mlx5dv_qp*) override { refuse(EOPNOTSUPP); }
 
   DcTargetConfig config;
@@ -57,12 +60,6 @@ void DcTarget::modify(const ibv_qp_attr& attr, int mask) {
   attributes.path_mtu = attr.path_mtu;
   attributes.min_rnr_timer = attr.min_rnr_timer;
   set_state(IBV_QPS_RTR);
-}
-
-ibv_qp_attr DcTarget::query() {
-  ibv_qp_attr attr = attributes;
-  attr.qp_state = attr.cur_qp_state = qp_base.state;
-  return attr;
 }
 
 }  // namespace
