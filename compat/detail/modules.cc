@@ -2,8 +2,6 @@
 //
 // The modules that kernels lie in, kernels that are started by their address, and what is asked of
 // CUDA's driver.
-#include "compat/detail/modules.h"
-
 #include <dlfcn.h>
 
 #include <mutex>

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <utility>
 
-#include "compat/detail/modules.h"
 #include "compat/detail/setup.h"
 #include "host/base/error.h"
 

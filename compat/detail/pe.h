@@ -50,6 +50,18 @@ class Pe {
 /// Throws Error kInvalidArgument before nvshmem_init().
 Pe& this_pe();
 
+// The modules of the process that kernels lie in (modules.cc). CUDA is asked by the driver that is
+// loaded, so that programs for CPUs need none.
+
+/// True if a file of this program was compiled by nvcc.
+bool any_module();
+/// Copies the state into all modules, and into those that are loaded from now on; null ends that.
+/// Throws Error kSystem.
+void fill_modules(const State* with);
+
+/// The GPU that the calling thread has in use, or -1 where it has none or there is no driver.
+int gpu_in_use();
+
 /// A cudaStream_t as the runtime takes it: on a CPU null is the stream of simt that has no name.
 void* stream_of(cudaStream_t stream);
 

@@ -15,7 +15,6 @@
 #include "base/immortal.h"
 #include "bootstrap/bootstraps.h"
 #include "bootstrap/launch.h"
-#include "compat/detail/modules.h"
 #include "compat/detail/pe.h"
 #include "compat/detail/setup.h"
 #include "host/base/error.h"
