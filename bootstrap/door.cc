@@ -14,7 +14,7 @@
 
 #include "base/poll.h"
 #include "bootstrap/star.h"
-#include "bootstrap/stream_wire.h"
+#include "bootstrap/wire.h"
 #include "host/base/error.h"
 #include "host/base/random.h"
 

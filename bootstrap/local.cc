@@ -23,7 +23,7 @@
 #include "base/poll.h"
 #include "bootstrap/bootstraps.h"
 #include "bootstrap/star.h"
-#include "bootstrap/stream_wire.h"
+#include "bootstrap/wire.h"
 #include "host/base/pipe.h"
 
 namespace peal::bootstrap {

@@ -3,8 +3,6 @@
 // Stream sockets driven by poll(): non-blocking reads and writes into one buffer per peer and
 // direction. Reading decides about life and death: a failed write only ends writing, because the
 // peer's last words (an error that rank 0 sent before it closed) may still wait to be read.
-#include "bootstrap/stream_wire.h"
-
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -14,6 +12,7 @@
 #include <utility>
 
 #include "base/poll.h"
+#include "bootstrap/wire.h"
 #include "host/base/error.h"
 
 namespace peal::bootstrap {

@@ -20,7 +20,7 @@
 #include "bootstrap/door.h"
 #include "bootstrap/join.h"
 #include "bootstrap/star.h"
-#include "bootstrap/stream_wire.h"
+#include "bootstrap/wire.h"
 #include "host/base/error.h"
 #include "host/base/random.h"
 

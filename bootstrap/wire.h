@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "base/fd.h"
 #include "base/run_clock.h"
 
 namespace peal::bootstrap {
@@ -50,6 +51,21 @@ class Wire {
   /// Asks the launcher to end the whole job, where there is one that can. May return.
   virtual void abort_job() {}
 };
+
+// Over connected stream sockets, TCP connections or socket pairs: a message is its length (8 bytes,
+// little endian) and its bytes, a closed connection a lost peer.
+
+/// A wire for `rank` of peers.size(); peers[r] is the connection to rank r, empty where there is
+/// none (between two ranks other than 0, to itself, or because r never came).
+std::unique_ptr<Wire> make_stream_wire(int rank, std::vector<Fd> peers);
+
+/// Socket pairs between rank 0 and every other rank, to be made before threads start or processes
+/// fork: links[r] is what rank r hands to make_stream_wire. Throws kInvalidArgument when count is
+/// below 1.
+std::vector<std::vector<Fd>> connect_locally(int count);
+
+/// `message` as it travels, for a sender that has no wire.
+std::vector<std::byte> make_frame(std::span<const std::byte> message);
 
 /// What libpeal_mpi.so (mpi.cc) gives to mpi_plugin.cc: a wire over a communicator. The library
 /// itself links no MPI. Both sides come from one build: the interface is C++ behind one C name.

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "run/head.h"
-
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
@@ -19,6 +17,7 @@
 #include "base/poll.h"
 #include "host/base/error.h"
 #include "run/agent.h"
+#include "run/options.h"
 #include "run/printer.h"
 #include "run/remote.h"
 

@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "run/agent.h"
-#include "run/head.h"
 #include "run/options.h"
 
 namespace {

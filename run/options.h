@@ -45,4 +45,8 @@ struct EarlyExit {
 /// Reads the command line and, for what is exported, `environment`. Throws EarlyExit.
 Options read_options(int argc, char** argv, char** environment);
 
+/// The head of peal-run (head.cc): starts an agent for each host, has them start the PEs together,
+/// prints what these write, hands signals on, and ends all when one fails. Answers the exit code.
+int run_head(const Options& options);
+
 }  // namespace peal::run

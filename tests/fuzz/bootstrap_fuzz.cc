@@ -11,7 +11,7 @@
 
 #include "bootstrap/bootstraps.h"
 #include "bootstrap/star.h"
-#include "bootstrap/stream_wire.h"
+#include "bootstrap/wire.h"
 #include "host/base/error.h"
 #include "tests/fuzz/input.h"
 

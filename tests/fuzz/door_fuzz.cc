@@ -14,7 +14,7 @@
 #include "bootstrap/bootstraps.h"
 #include "bootstrap/proof.h"
 #include "bootstrap/star.h"
-#include "bootstrap/stream_wire.h"
+#include "bootstrap/wire.h"
 #include "host/base/error.h"
 #include "tests/fuzz/input.h"
 

@@ -21,7 +21,7 @@
 #include "bootstrap/door.h"
 #include "bootstrap/proof.h"
 #include "bootstrap/star.h"
-#include "bootstrap/stream_wire.h"
+#include "bootstrap/wire.h"
 #include "tests/support/error_of.h"
 
 namespace peal::bootstrap {
