@@ -65,10 +65,22 @@ inline float odd_float(double value) {
   return std::bit_cast<float>(bits | 1);
 }
 
+/// The bits alone.
+template <class Format>
+struct Raw16 {
+  unsigned short x;
+};
+template <class Format>
+struct alignas(4) RawPair16 {
+  unsigned short x, y;
+};
+
 template <class Format>
 class Real16 {
  public:
   Real16() = default;
+  Real16(Raw16<Format> raw) : bits_(raw.x) {}
+  operator Raw16<Format>() const { return {bits_}; }
   template <class Number>
   requires std::is_arithmetic_v<Number> Real16(Number value)
       : bits_(Format::from_float(narrow(value))) {}
@@ -116,6 +128,11 @@ class Real16 {
 template <class Format>
 struct alignas(4) Pair16 {
   Real16<Format> x, y;
+
+  Pair16() = default;
+  Pair16(Real16<Format> low, Real16<Format> high) : x(low), y(high) {}
+  Pair16(RawPair16<Format> raw) : x(Raw16<Format>{raw.x}), y(Raw16<Format>{raw.y}) {}
+  operator RawPair16<Format>() const { return {x.bits(), y.bits()}; }
 
   friend Pair16 operator+(Pair16 a, Pair16 b) { return {a.x + b.x, a.y + b.y}; }
   friend Pair16 operator-(Pair16 a, Pair16 b) { return {a.x - b.x, a.y - b.y}; }
