@@ -25,6 +25,7 @@
 #include "simt/runtime/launches.h"
 #include "simt/runtime/memory.h"
 #include "simt/runtime/numbers.h"
+#include "simt/runtime/simd_words.h"
 #include "simt/runtime/stream_calls.h"
 #include "simt/runtime/syntax.h"
 #include "simt/runtime/types.h"

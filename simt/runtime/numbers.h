@@ -89,16 +89,13 @@ inline unsigned long long __brevll(unsigned long long x) {
 }
 inline unsigned __brev(unsigned x) { return static_cast<unsigned>(__brevll(x) >> 32); }
 
-/// Byte i of the result is byte (selector >> 4 i) & 7 of `high:low`, or where bit 3 is set eight
-/// copies of that byte's sign.
+/// Byte i of the result is byte (selector >> 4 i) & 7 of `high:low`.
 inline unsigned __byte_perm(unsigned low, unsigned high, unsigned selector) {
   const uint64_t bytes = uint64_t{high} << 32 | low;
   unsigned result = 0;
   for (unsigned i = 0; i < 4; ++i) {
-    const unsigned nibble = selector >> (4 * i) & 15;
-    unsigned byte = static_cast<unsigned>(bytes >> (8 * (nibble & 7))) & 0xff;
-    if ((nibble & 8) != 0) byte = (byte & 0x80) != 0 ? 0xff : 0;
-    result |= byte << (8 * i);
+    const unsigned from = selector >> (4 * i) & 7;
+    result |= (static_cast<unsigned>(bytes >> (8 * from)) & 0xff) << (8 * i);
   }
   return result;
 }

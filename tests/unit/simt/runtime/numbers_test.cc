@@ -74,7 +74,7 @@ TEST(CudaNumbers, BitsMove) {
   EXPECT_EQ(__brev(1), 0x80000000u);
   EXPECT_EQ(__brevll(2), 1ULL << 62);
   EXPECT_EQ(__byte_perm(0x33221100, 0x77665544, 0x7610), 0x77661100u);
-  EXPECT_EQ(__byte_perm(0x00000080, 0, 0x8888), 0xffffffffu);
+  EXPECT_EQ(__byte_perm(0x33221180, 0, 0x8888), 0x80808080u);  // bit 3 means nothing
   EXPECT_EQ(__funnelshift_l(0x80000001, 0x2, 1), 0x5u);
   EXPECT_EQ(__funnelshift_r(0x80000001, 0x1, 1), 0xc0000000u);
   EXPECT_EQ(__funnelshift_l(1, 2, 32), 2u);
