@@ -22,6 +22,7 @@
 #include "simt/runtime/errors.h"
 #include "simt/runtime/intrinsics.h"
 #include "simt/runtime/keywords.h"
+#include "simt/runtime/launch_attributes.h"
 #include "simt/runtime/launches.h"
 #include "simt/runtime/memory.h"
 #include "simt/runtime/numbers.h"

@@ -88,6 +88,7 @@ int attribute_of(const cudaDeviceProp& all, cudaDeviceAttr attribute) {
       {cudaDevAttrPageableMemoryAccess, all.pageableMemoryAccess},
       {cudaDevAttrConcurrentManagedAccess, all.concurrentManagedAccess},
       {cudaDevAttrCooperativeLaunch, all.cooperativeLaunch},
+      {cudaDevAttrClusterLaunch, all.clusterLaunch},
   };
   for (const auto& [name, value] : kNumbers) {
     if (name == attribute) return value;

@@ -47,6 +47,7 @@ struct cudaDeviceProp {
   int pageableMemoryAccess;
   int hostNativeAtomicSupported;
   int cooperativeLaunch;
+  int clusterLaunch;
   int streamPrioritiesSupported;
   int computeMode;
   int ECCEnabled;
@@ -95,6 +96,7 @@ enum cudaDeviceAttr : unsigned {
   cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
   cudaDevAttrMaxBlocksPerMultiprocessor = 106,
   cudaDevAttrMemoryPoolsSupported = 115,
+  cudaDevAttrClusterLaunch = 120,
 };
 
 namespace peal::simt::cuda {

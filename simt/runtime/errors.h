@@ -14,7 +14,11 @@
   X(cudaErrorInvalidPitchValue, 12, "invalid pitch argument")                                 \
   X(cudaErrorInvalidSymbol, 13, "invalid device symbol")                                      \
   X(cudaErrorInvalidDevicePointer, 17, "invalid device pointer")                              \
+  X(cudaErrorInvalidTexture, 18, "invalid texture reference")                                 \
+  X(cudaErrorInvalidChannelDescriptor, 20, "invalid channel descriptor")                      \
   X(cudaErrorInvalidMemcpyDirection, 21, "invalid copy direction for memcpy")                 \
+  X(cudaErrorInvalidFilterSetting, 26, "linear filtering not supported for non-float type")   \
+  X(cudaErrorInvalidNormSetting, 27, "read as normalized float not supported for 32-bit")     \
   X(cudaErrorInsufficientDriver, 35, "CUDA driver version is insufficient")                   \
   X(cudaErrorMissingConfiguration, 52, "kernel launch without its configuration")             \
   X(cudaErrorInvalidDeviceFunction, 98, "invalid device function")                            \
@@ -23,6 +27,7 @@
   X(cudaErrorUnsupportedLimit, 215, "limit is not supported on this device")                  \
   X(cudaErrorInvalidResourceHandle, 400, "invalid resource handle")                           \
   X(cudaErrorIllegalState, 401, "the operation cannot be done in the present state")          \
+  X(cudaErrorSymbolNotFound, 500, "named symbol not found")                                   \
   X(cudaErrorNotReady, 600, "device not ready")                                               \
   X(cudaErrorIllegalAddress, 700, "an illegal memory access was encountered")                 \
   X(cudaErrorLaunchOutOfResources, 701, "too many resources requested for launch")            \
@@ -46,6 +51,7 @@
   X(cudaErrorStreamCaptureIsolation, 905, "captured work depends on work outside")            \
   X(cudaErrorStreamCaptureImplicit, 906, "the operation would depend on captured work")       \
   X(cudaErrorCapturedEvent, 907, "the event was recorded in a capture")                       \
+  X(cudaErrorInvalidClusterSize, 912, "cluster misconfiguration")                             \
   X(cudaErrorUnknown, 999, "unknown error")
 // clang-format on
 

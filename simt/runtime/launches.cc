@@ -115,5 +115,19 @@ cudaError_t cudaOccupancyMaxPotentialBlockSize(int* blocks, int* threads, const 
   });
 }
 
+cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t* shared_bytes, const void* kernel,
+                                                      int blocks, int threads) {
+  return call([&] {
+    if (shared_bytes == nullptr || blocks <= 0 || threads <= 0) return cudaErrorInvalidValue;
+    if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
+    const cudaDeviceProp all = properties_of(0);
+    const size_t each = all.sharedMemPerMultiprocessor / static_cast<size_t>(blocks);
+    const bool fits = blocks <= resident_blocks(threads, 0) && each > all.reservedSharedMemPerBlock;
+    if (!fits) return cudaErrorInvalidValue;
+    *shared_bytes = std::min(each - all.reservedSharedMemPerBlock, all.sharedMemPerBlockOptin);
+    return cudaSuccess;
+  });
+}
+
 }  // namespace calls
 }  // namespace peal::simt::cuda

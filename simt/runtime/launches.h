@@ -76,7 +76,16 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* ke
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* kernel,
                                                           int threads, size_t shared_bytes);
 cudaError_t cudaOccupancyMaxPotentialBlockSize(int* blocks, int* threads, const void* kernel,
-                                               size_t shared_bytes, int most_threads);
+                                               size_t shared_bytes = 0, int most_threads = 0);
+/// The largest shared memory of a block of which as many as that are resident.
+cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t* shared_bytes, const void* kernel,
+                                                      int blocks, int threads);
+
+// Flags are of caches, which mean nothing here.
+inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+    int* blocks, const void* kernel, int threads, size_t shared_bytes, unsigned) {
+  return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, kernel, threads, shared_bytes);
+}
 
 // ---- for functions of any type
 
@@ -99,6 +108,44 @@ cudaError_t cudaOccupancyMaxPotentialBlockSize(int* blocks, int* threads, F* ker
                                                size_t shared_bytes = 0, int most_threads = 0) {
   return cudaOccupancyMaxPotentialBlockSize(blocks, threads, address_of(kernel), shared_bytes,
                                             most_threads);
+}
+template <Function F>
+cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t* shared_bytes, F* kernel, int blocks,
+                                                      int threads) {
+  return cudaOccupancyAvailableDynamicSMemPerBlock(shared_bytes, address_of(kernel), blocks,
+                                                   threads);
+}
+template <Function F>
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, F* kernel,
+                                                                   int threads, size_t shared_bytes,
+                                                                   unsigned) {
+  return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, address_of(kernel), threads,
+                                                       shared_bytes);
+}
+template <class Kernel>
+cudaError_t cudaOccupancyMaxPotentialBlockSizeWithFlags(int* blocks, int* threads, Kernel kernel,
+                                                        size_t shared_bytes = 0,
+                                                        int most_threads = 0, unsigned = 0) {
+  return cudaOccupancyMaxPotentialBlockSize(blocks, threads, kernel, shared_bytes, most_threads);
+}
+/// `shared_bytes_of` says how much a block of so many threads needs. Of the sizes that keep the
+/// most threads resident, the largest.
+template <class Kernel, class SharedBytesOf>
+cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMem(int* blocks, int* threads, Kernel kernel,
+                                                           SharedBytesOf shared_bytes_of,
+                                                           int most_threads = 0) {
+  cudaError_t error = cudaOccupancyMaxPotentialBlockSize(blocks, threads, kernel, 0, most_threads);
+  for (int size = *threads, best = 0; error == cudaSuccess && size > 0; size -= 32) {
+    int resident = 0, least = 0, most = 0;
+    const auto bytes = static_cast<size_t>(shared_bytes_of(size));
+    error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, size, bytes);
+    if (error != cudaSuccess || resident * size <= best) continue;
+    best = resident * size;
+    *threads = size;
+    error = cudaOccupancyMaxPotentialBlockSize(&most, &least, kernel, bytes, size);
+    *blocks = most;
+  }
+  return error;
 }
 
 }  // namespace peal::simt::cuda::calls

@@ -19,6 +19,8 @@ typedef struct CUstream_st* cudaStream_t;
 typedef struct CUevent_st* cudaEvent_t;
 typedef struct CUgraph_st* cudaGraph_t;
 typedef struct CUgraphExec_st* cudaGraphExec_t;
+typedef struct CUfunc_st* cudaFunction_t;
+typedef struct CUkern_st* cudaKernel_t;
 
 enum cudaMemcpyKind : unsigned {
   cudaMemcpyHostToHost = 0,
@@ -100,6 +102,7 @@ enum cudaStreamCaptureStatus : unsigned {
 enum cudaFuncAttribute : unsigned {
   cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
   cudaFuncAttributePreferredSharedMemoryCarveout = 9,
+  cudaFuncAttributeNonPortableClusterSizeAllowed = 14,
 };
 
 struct cudaFuncAttributes {
