@@ -56,9 +56,10 @@ class Compat(unittest.TestCase):
         program = "#include <cuda.h>\nstatic_assert(CUDA_VERSION == CUDART_VERSION);\nCUresult f() { return "
         code, errors = compiler(f"{program}CUDA_SUCCESS; }}\n", flags)
         self.assertEqual(code, 0, errors)
-        code, errors = compiler(f"{program}cuLaunchKernel(nullptr, 1); }}\n", flags)
+        code, errors = compiler(f"{program}cuModuleLoad(nullptr, 1); }}\n", flags)
         self.assertNotEqual(code, 0)
-        self.assertIn("cuLaunchKernel: kernels on a CPU have no driver of CUDA. Use the runtime's calls", errors)
+        self.assertIn("cuModuleLoad: kernels on a CPU have no such call of CUDA's driver. They are part of the program",
+                      errors)
 
     def test_an_older_language_is_refused_with_a_sentence(self):
         flags = ["-std=c++17" if flag == "-std=c++20" else flag for flag in FLAGS]
