@@ -29,6 +29,7 @@
 #include "simt/runtime/simd_words.h"
 #include "simt/runtime/stream_calls.h"
 #include "simt/runtime/syntax.h"
+#include "simt/runtime/textures.h"
 #include "simt/runtime/types.h"
 #include "simt/runtime/vectors.h"
 
