@@ -11,6 +11,7 @@
 // Calls lie in a namespace, for whoever links the real runtime too: no symbol has a name of CUDA's.
 #pragma once
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

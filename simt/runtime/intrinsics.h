@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "simt/runtime/cuda_names.h"
+#include "simt/runtime/wide_atomics.h"
 
 namespace peal::simt::cuda {
 

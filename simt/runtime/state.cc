@@ -16,7 +16,7 @@ namespace {
 
 // CUDA's calls name no object that could have these.
 constinit thread_local cudaError_t last_error = cudaSuccess;
-constinit std::atomic<bool> kernel_failed{false};
+constinit std::atomic<cudaError_t> failure{cudaSuccess};  // of a kernel
 
 void say(const char* kernel, const std::string& what) {
   const std::string who =
@@ -31,6 +31,16 @@ std::string text_of(const std::exception_ptr& error) {
     return known.what();
   } catch (...) {
     return "it threw what is no std::exception";
+  }
+}
+
+cudaError_t code_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const AssertionError&) {
+    return cudaErrorAssert;
+  } catch (...) {
+    return cudaErrorLaunchFailure;
   }
 }
 
@@ -59,14 +69,15 @@ cudaError_t remember(cudaError_t error) {
 
 cudaError_t broken() {
   if (streams_are_parents()) return cudaErrorInitializationError;  // as CUDA in a child of fork()
-  return kernel_failed ? cudaErrorLaunchFailure : cudaSuccess;
+  return failure;
 }
 
 void break_with(const char* kernel, std::exception_ptr error) {
-  if (!kernel_failed.exchange(true)) say(kernel, text_of(error));
+  cudaError_t none = cudaSuccess;
+  if (failure.compare_exchange_strong(none, code_of(error))) say(kernel, text_of(error));
 }
 
-void forget_failure() { kernel_failed = false; }
+void forget_failure() { failure = cudaSuccess; }
 
 cudaError_t start(Stream& stream, const Grid& grid, const char* kernel,
                   std::function<void()> lane_body) {

@@ -35,6 +35,12 @@ inline cudaStream_t handle_of(Stream& stream) { return reinterpret_cast<cudaStre
 /// The default stream of the calling thread alone.
 Stream& stream_of_thread();
 
+/// A kernel's assert() that failed: cudaErrorAssert instead of cudaErrorLaunchFailure.
+class AssertionError : public LaneError {
+ public:
+  using LaneError::LaneError;
+};
+
 /// Keeps `error` as the thread's last unless it is none.
 cudaError_t remember(cudaError_t error);
 /// What ends all calls: a kernel's failure, or that this is a child of fork() whose parent has
