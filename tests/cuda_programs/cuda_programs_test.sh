@@ -1,0 +1,38 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# cuda_programs_test.sh <install>: peal-cc of an installation compiles the programs of this folder, two at a time and by
+# -O0, which is the shorter way to the end; each says that its results are right. Those of several PEs run on 2.
+set -u
+install=$1
+programs=$(realpath "$(dirname "$0")")
+root=$(realpath "$programs/../..")
+# shellcheck source=../install/expect.sh
+source tests/install/expect.sh
+work=$(mktemp -d) || exit 2
+trap 'rm -rf "$work"' EXIT
+
+expect "find_package(peal)" "$install" --prefix "$work/peal"
+export PATH="$work/peal/bin:$PATH" PEAL_TIMEOUT=20s
+cd "$work" || exit 2
+
+compile_and_run() { # <program>.cu: leaves NAME.failed behind where it fails
+  local name
+  name=$(basename "$1" .cu)
+  local files=("$1") start=()
+  [ "$name" = mixed ] && files+=("${1%.cu}_main.cpp")
+  grep -qE 'nvshmem.h|peal.h' "${files[@]}" && start=(peal-run -n 2)
+  [ "$name" = mixed ] && start=()
+  if ! peal-cc -O0 -I "$2" "${files[@]}" -o "$name" >"$name.log" 2>&1 ||
+    ! timeout 60 "${start[@]}" "./$name" >>"$name.log" 2>&1 || ! grep -qF "$name: ok" "$name.log"; then
+    touch "$name.failed"
+  fi
+}
+export -f compile_and_run
+printf '%s\0' "$programs"/{bench,calls}/*.cu | xargs -0 -P 2 -I{} bash -c 'compile_and_run "$1" "$2"' - {} "$root"
+for failed in *.failed; do
+  [ -e "$failed" ] && fail "${failed%.failed}: $(tail -n 20 "${failed%.failed}.log")"
+done
+grep -qF "kernel positive: block (1,0,0), thread (5,0,0): " asserts.log ||
+  fail "asserts: does not name kernel, block and thread: $(cat asserts.log)"
+finish
