@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/files.h"
+#include "simt/cc/libraries.h"
 #include "simt/cc/rewrite.h"
 #include "simt/cc/tokens.h"
 
@@ -51,6 +52,10 @@ constexpr std::array<const char*, 6> kObserved = {
     "-fsanitize=thread",   "--param=tsan-distinguish-volatile=1",
     "-fno-builtin-memcpy", "-fno-builtin-memmove",
     "-fno-builtin-memset", "-Wno-tsan"};
+
+// Thrust's device is this CPU. Of 16-bit reals libcu++ knows the insides of CUDA's own alone.
+constexpr std::array<const char*, 2> kOfCccl = {"-DTHRUST_DEVICE_SYSTEM=THRUST_DEVICE_SYSTEM_CPP",
+                                                "-DCCCL_DISABLE_FP16_SUPPORT=1"};
 
 fs::path make_scratch() {
   std::string name = (fs::temp_directory_path() / "peal-cc-XXXXXX").string();
@@ -119,13 +124,23 @@ CompilerDriver::Command CompilerDriver::with_headers(Command command) const {
   for (const char* folder : {"", "compat", "simt/runtime/cuda"}) {
     command.insert(command.end(), {"-isystem", (prefix_ / "include/peal" / folder).string()});
   }
+  if (options_.cccl) {
+    const fs::path ours = prefix_ / "include/peal/simt/runtime/cccl";  // in front of some of theirs
+    command.insert(command.end(), {"-I", ours.string()});
+    command.insert(command.end(), kOfCccl.begin(), kOfCccl.end());
+  }
   command.insert(command.end(), options_.compile.begin(), options_.compile.end());
   return command;
 }
 
 int CompilerDriver::compile(const std::string& source, const std::string& output) {
   const bool keep = options_.until == Options::Until::kPreprocessed;
-  if (const int failed = preprocess(source, output_of(source, ".o")); failed != 0) return failed;
+  if (const int failed = preprocess(source, output_of(source, ".o")); failed != 0) {
+    const std::string missing = options_.cccl ? "" : missing_for(bytes_of(source));
+    if (!missing.empty())
+      std::fprintf(stderr, "peal-cc: %s: %s\n", source.c_str(), missing.c_str());
+    return failed;
+  }
   if (const int failed = rewrite(); failed != 0) return failed;
   const fs::path rewritten = scratch_ / "rewritten.ii";
   if (keep && options_.output.empty()) {
@@ -169,6 +184,10 @@ int CompilerDriver::rewrite() {
   const std::string text = bytes_of(scratch_ / "preprocessed.ii");
   try {
     const Tokens tokens(text);
+    if (const std::string objection = objection_to(tokens.files()); !objection.empty()) {
+      std::fprintf(stderr, "peal-cc: %s\n", objection.c_str());
+      return 1;
+    }
     for (const std::string& file : tokens.files()) {
       options_.nvshmem = options_.nvshmem || fs::path(file).filename() == "nvshmem.h";
     }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/files.h"
+#include "simt/cc/libraries.h"
 
 namespace peal::cc {
 namespace {
@@ -124,15 +125,6 @@ bool is_this_program(const string& name) {
     begin = end + 1;
   }
   return false;
-}
-
-// Folders of -I that have the headers in whose place peal's are.
-bool has_cuda(const string& folder) {
-  namespace fs = std::filesystem;
-  std::error_code none;
-  return fs::exists(fs::path(folder) / "crt/host_config.h", none) ||
-         fs::exists(fs::path(folder) / "device_host/nvshmem_types.h", none) ||
-         fs::exists(fs::path(folder) / "non_abi/nvshmem_build_options.h", none);
 }
 
 class OptionReader {
@@ -260,12 +252,21 @@ class OptionReader {
     } else if (begins(one, "-l") || begins(one, "-L") || begins(one, "-Wl,") ||
                among(one, kOfLinker)) {
       options_.linked.insert(options_.linked.end(), words.begin(), words.end());
-    } else if (begins(one, "-I") && has_cuda(words.size() > 1 ? words[1] : one.substr(2))) {
-      // peal's own headers stand for these.
+    } else if (begins(one, "-I")) {
+      take_folder(words.size() > 1 ? words[1] : one.substr(2));
     } else {
       options_.compile.insert(options_.compile.end(), words.begin(), words.end());
       asked_ = asked_ || asks(one);
     }
+  }
+
+  void take_folder(string folder) {
+    if (has_cuda(folder)) {  // peal's own headers stand for these
+      folder += "/cccl";
+      if (!has_cccl(folder)) return;
+    }
+    options_.cccl = options_.cccl || has_cccl(folder);
+    options_.compile.push_back("-I" + folder);
   }
 
   void finish() {

@@ -28,6 +28,7 @@ struct Options {
   std::string output;                // -o; empty: as g++ names it
   Until until = Until::kProgram;     // kAnswer: the compiler says something of itself
   bool nvshmem = false;              // the program links NVSHMEM's library, which is peal's here
+  bool cccl = false;                 // a folder of -I has CUDA's C++ libraries
   bool race = false;                 // with ThreadSanitizer, and libraries that were built with it
   bool check = false;                // kernels' own accesses are told (simt/lanes/plain_access.h)
   bool sim = false;  // a simulated program, with libraries that were built for it; checks, too

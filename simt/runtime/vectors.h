@@ -55,6 +55,25 @@ PEAL_SIMT_VECTOR_3(ulonglong, unsigned long long int, 16, 16)
 PEAL_SIMT_VECTOR_3(float, float, 8, 16)
 PEAL_SIMT_VECTOR_3(double, double, 16, 16)
 
+// CUDA 13's names for those whose alignment was once in question.
+#define PEAL_SIMT_VECTOR_ALIGNED(NAME, TYPE, ALIGN)                                      \
+  struct alignas(ALIGN) NAME##_##ALIGN##a {                                              \
+    TYPE x, y, z, w;                                                                     \
+  };                                                                                     \
+  constexpr NAME##_##ALIGN##a make_##NAME##_##ALIGN##a(TYPE x, TYPE y, TYPE z, TYPE w) { \
+    return {x, y, z, w};                                                                 \
+  }
+#define PEAL_SIMT_VECTOR_BOTH(NAME, TYPE)  \
+  PEAL_SIMT_VECTOR_ALIGNED(NAME, TYPE, 16) \
+  PEAL_SIMT_VECTOR_ALIGNED(NAME, TYPE, 32)
+PEAL_SIMT_VECTOR_BOTH(long4, long int)
+PEAL_SIMT_VECTOR_BOTH(ulong4, unsigned long int)
+PEAL_SIMT_VECTOR_BOTH(longlong4, long long int)
+PEAL_SIMT_VECTOR_BOTH(ulonglong4, unsigned long long int)
+PEAL_SIMT_VECTOR_BOTH(double4, double)
+#undef PEAL_SIMT_VECTOR_BOTH
+#undef PEAL_SIMT_VECTOR_ALIGNED
+
 constexpr uint3 make_uint3(unsigned x, unsigned y, unsigned z) { return {x, y, z}; }
 
 #undef PEAL_SIMT_VECTOR_3

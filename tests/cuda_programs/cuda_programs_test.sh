@@ -35,4 +35,23 @@ for failed in *.failed; do
 done
 grep -qF "kernel positive: block (1,0,0), thread (5,0,0): " asserts.log ||
   fail "asserts: does not name kernel, block and thread: $(cat asserts.log)"
+
+# CUDA's C++ libraries, where there are any.
+for cccl in "${CUDA_HOME:-/usr/local/cuda}/include/cccl" /usr/local/cuda/targets/*/include/cccl; do
+  [ -e "$cccl/cuda/std/version" ] || continue
+  expect "" peal-cc -O0 -I "$root" -I "$cccl" "$programs/libraries/libraries.cu" -o libraries
+  expect "libraries: ok" timeout 60 ./libraries
+  break
+done
+
+# What is read and does not run here is told of in a sentence.
+mkdir -p cub/cub/block cub/cuda/std toolkit/crt
+touch cub/cub/block/sum.cuh cub/cuda/std/version toolkit/crt/host_defines.h toolkit/crt/host_config.h
+echo '#include "crt/host_defines.h"' >toolkit/cuda_fp4.h
+echo '#include <thrust/sort.h>' >thrust.cu
+echo '#include <cub/block/sum.cuh>' >cub.cu
+echo '#include <cuda_fp4.h>' >toolkit.cu
+refuse "<thrust/...> is of CUDA's C++ libraries, CCCL: give their folder by -I" peal-cc -c thrust.cu
+refuse "cub/block/sum.cuh is read: CUB is written for GPUs alone" peal-cc -c -I cub cub.cu
+refuse "toolkit/cuda_fp4.h is read: a header of a CUDA toolkit" peal-cc -c -isystem toolkit toolkit.cu
 finish
