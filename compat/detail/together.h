@@ -6,6 +6,8 @@
 //   nvshmem_float_sum_reduce   nvshmemx_float_sum_reduce_block nvshmemx_float_sum_reduce_on_stream
 #pragma once
 
+#include <limits>
+
 #include "compat/detail/process.h"
 
 namespace peal::compat {
@@ -105,3 +107,36 @@ PEAL_COMPAT_MOVES(, mem, void)
   PEAL_COMPAT_REDUCTION(NAME, T, xor, bit_xor)
 PEAL_COMPAT_RMA_TYPES(PEAL_COMPAT_ARITHMETIC)
 PEAL_COMPAT_INTEGER_TYPES(PEAL_COMPAT_LOGIC)
+
+namespace peal::compat {
+
+/// The largest x of the members' source[i] and its y; of several the smallest y.
+template <class S, class Pair>
+PEAL_DEVICE int reduce_to_largest(S scope, nvshmem_team_t team, Pair* dest, const Pair* source,
+                                  size_t count) {
+  Status status = Status::kOk;
+  for (size_t i = 0; i < count && status == Status::kOk; ++i) {
+    const double mine = source[i].x, place = source[i].y;
+    scope.sync();  // dest may be source
+    status =
+        peal::all_reduce(context(), scope, team_of(team), &dest[i].x, &source[i].x, 1, op::max);
+    if (status != Status::kOk) break;
+    constexpr double kNowhere = std::numeric_limits<double>::infinity();
+    if (scope.leader()) dest[i].y = mine == dest[i].x ? place : kNowhere;
+    scope.sync();
+    status = peal::all_reduce(context(), scope, team_of(team), &dest[i].y, &dest[i].y, 1, op::min);
+  }
+  return code(status);
+}
+
+}  // namespace peal::compat
+
+// `Pair` is double2, which plain C++ does not know.
+#define PEAL_COMPAT_MAXLOC(SCOPE)                                                              \
+  template <class Pair>                                                                        \
+  PEAL_DEVICE int nvshmemx_double2_maxloc_reduce_##SCOPE(nvshmem_team_t team, Pair* dest,      \
+                                                         const Pair* source, size_t nreduce) { \
+    return ::peal::compat::reduce_to_largest(::peal::SCOPE, team, dest, source, nreduce);      \
+  }
+PEAL_COMPAT_MAXLOC(warp)
+PEAL_COMPAT_MAXLOC(block)
