@@ -37,3 +37,11 @@
 #include "simt/runtime/vectors.h"
 
 using namespace peal::simt::cuda::calls;
+
+// By the guards of CUDA's own headers programs ask what was included.
+#define __CUDA_RUNTIME_H__
+#define __CUDA_RUNTIME_API_H__
+#define __DRIVER_TYPES_H__
+#define __VECTOR_TYPES_H__
+#define __VECTOR_FUNCTIONS_H__
+#define __HOST_DEFINES_H__

@@ -23,6 +23,11 @@ cudaDeviceProp properties_of(int device) {
   all.totalConstMem = 64 * 1024;
   all.memPitch = 0x7fffffff;
   all.textureAlignment = 512;
+  all.texturePitchAlignment = 32;
+  all.surfaceAlignment = 512;
+  all.maxTexture1D = 131072;
+  all.maxTexture1DLinear = 268435456;
+  std::ranges::copy(std::array{131072, 65000}, all.maxTexture2D);
   all.regsPerBlock = all.regsPerMultiprocessor = 65536;
   all.warpSize = static_cast<int>(kWarpLanes);
   all.maxThreadsPerBlock = 1024;
@@ -68,6 +73,7 @@ int attribute_of(const cudaDeviceProp& all, cudaDeviceAttr attribute) {
       {cudaDevAttrMaxRegistersPerBlock, all.regsPerBlock},
       {cudaDevAttrMaxRegistersPerMultiprocessor, all.regsPerMultiprocessor},
       {cudaDevAttrClockRate, all.clockRate},
+      {cudaDevAttrGpuOverlap, all.deviceOverlap},
       {cudaDevAttrMultiProcessorCount, all.multiProcessorCount},
       {cudaDevAttrIntegrated, all.integrated},
       {cudaDevAttrCanMapHostMemory, all.canMapHostMemory},

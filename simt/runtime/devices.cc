@@ -155,7 +155,9 @@ cudaError_t cudaSetDeviceFlags(unsigned flags) {
 
 cudaError_t cudaDeviceSetLimit(cudaLimit limit, size_t value) {
   return call([&] {
-    if (limit == cudaLimitPrintfFifoSize || limit == cudaLimitMallocHeapSize) return cudaSuccess;
+    const bool ignored = limit == cudaLimitPrintfFifoSize || limit == cudaLimitMallocHeapSize ||
+                         limit == cudaLimitPersistingL2CacheSize;
+    if (ignored) return cudaSuccess;
     if (limit != cudaLimitStackSize) return cudaErrorUnsupportedLimit;
     constexpr size_t kMostStack = 512 * 1024;  // of a thread of CUDA's
     if (value > kMostStack) return cudaErrorInvalidValue;

@@ -36,6 +36,14 @@ struct cudaDeviceProp {
   int memoryClockRate;
   int memoryBusWidth;
   int l2CacheSize;
+  int persistingL2CacheMaxSize;
+  int accessPolicyMaxWindowSize;
+  size_t texturePitchAlignment;
+  size_t surfaceAlignment;
+  int maxTexture1D;
+  int maxTexture1DLinear;
+  int maxTexture2D[2];
+  int maxTexture3D[3];
   int asyncEngineCount;
   int deviceOverlap;
   int concurrentKernels;
@@ -72,6 +80,7 @@ enum cudaDeviceAttr : unsigned {
   cudaDevAttrWarpSize = 10,
   cudaDevAttrMaxRegistersPerBlock = 12,
   cudaDevAttrClockRate = 13,
+  cudaDevAttrGpuOverlap = 15,
   cudaDevAttrMultiProcessorCount = 16,
   cudaDevAttrIntegrated = 18,
   cudaDevAttrCanMapHostMemory = 19,

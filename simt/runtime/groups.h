@@ -128,6 +128,10 @@ class thread_block_tile : public warp_part {
  public:
   static_assert(N <= 32 && std::has_single_bit(N), "tiles of 1, 2, 4, 8, 16 or 32 threads");
   thread_block_tile() : warp_part(lanes()) {}
+  /// As a tile whose parent nobody asks for, thread_block_tile<N>.
+  template <class Other>
+  requires std::is_void_v<Parent> thread_block_tile(const thread_block_tile<N, Other>& tile)
+      : warp_part(tile) {}
 
   template <class T>
   T shfl_xor(const T& value, unsigned lane_mask) const {

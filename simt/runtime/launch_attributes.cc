@@ -59,6 +59,12 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* ke
                           start.stream);
 }
 
+cudaError_t cudaStreamSetAttribute(cudaStream_t stream, cudaStreamAttrID,
+                                   const cudaStreamAttrValue* value) {
+  return call_on(stream,
+                 [&](Stream&) { return value == nullptr ? cudaErrorInvalidValue : cudaSuccess; });
+}
+
 cudaError_t cudaOccupancyMaxPotentialClusterSize(int* size, const void* kernel,
                                                  const cudaLaunchConfig_t* config) {
   return call([&] {

@@ -34,8 +34,23 @@ enum cudaClusterSchedulingPolicy : unsigned {
   cudaClusterSchedulingPolicyLoadBalancing = 2,
 };
 
+enum cudaAccessProperty : unsigned {
+  cudaAccessPropertyNormal = 0,
+  cudaAccessPropertyStreaming = 1,
+  cudaAccessPropertyPersisting = 2,
+};
+
+struct cudaAccessPolicyWindow {
+  void* base_ptr;
+  size_t num_bytes;
+  float hitRatio;
+  cudaAccessProperty hitProp;
+  cudaAccessProperty missProp;
+};
+
 union cudaLaunchAttributeValue {
   char pad[64];
+  cudaAccessPolicyWindow accessPolicyWindow;
   int cooperative;
   struct {
     unsigned x, y, z;
@@ -53,6 +68,12 @@ struct cudaLaunchAttribute {
   cudaLaunchAttributeID id;
   alignas(8) cudaLaunchAttributeValue val;
 };
+
+using cudaStreamAttrID = cudaLaunchAttributeID;
+using cudaStreamAttrValue = cudaLaunchAttributeValue;
+inline constexpr cudaStreamAttrID cudaStreamAttributeAccessPolicyWindow =
+    cudaLaunchAttributeAccessPolicyWindow;
+inline constexpr cudaStreamAttrID cudaStreamAttributePriority = cudaLaunchAttributePriority;
 
 struct cudaLaunchConfig_t {
   dim3 gridDim;
@@ -88,6 +109,12 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
   return start_configured_by(config,
                              [kernel, copies = std::move(copies)] { std::apply(kernel, copies); });
 }
+
+/// Of no effect: those of streams say how fast something is.
+cudaError_t cudaStreamSetAttribute(cudaStream_t stream, cudaStreamAttrID attribute,
+                                   const cudaStreamAttrValue* value);
+
+inline cudaError_t cudaCtxResetPersistingL2Cache() { return cudaSuccess; }
 
 /// The largest cluster has one block.
 cudaError_t cudaOccupancyMaxPotentialClusterSize(int* size, const void* kernel,

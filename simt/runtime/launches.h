@@ -87,6 +87,18 @@ inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
   return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, kernel, threads, shared_bytes);
 }
 
+// Of no effect.
+inline cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) { return cudaSuccess; }
+inline cudaError_t cudaDeviceSetSharedMemConfig(cudaSharedMemConfig) { return cudaSuccess; }
+template <class Kernel>
+cudaError_t cudaFuncSetCacheConfig(Kernel kernel, cudaFuncCache) {
+  return kernel == nullptr ? cudaErrorInvalidDeviceFunction : cudaSuccess;
+}
+template <class Kernel>
+cudaError_t cudaFuncSetSharedMemConfig(Kernel kernel, cudaSharedMemConfig) {
+  return kernel == nullptr ? cudaErrorInvalidDeviceFunction : cudaSuccess;
+}
+
 // ---- for functions of any type
 
 template <Function F>

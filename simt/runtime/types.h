@@ -78,6 +78,7 @@ inline constexpr unsigned cudaHostRegisterIoMemory = 4;
 inline constexpr unsigned cudaHostRegisterReadOnly = 8;
 inline constexpr unsigned cudaMemAttachGlobal = 1;
 inline constexpr unsigned cudaMemAttachHost = 2;
+inline constexpr unsigned cudaMemAttachSingle = 4;
 
 inline constexpr unsigned cudaStreamDefault = 0;
 inline constexpr unsigned cudaStreamNonBlocking = 1;
@@ -122,12 +123,35 @@ inline constexpr unsigned cudaDeviceScheduleAuto = 0;
 inline constexpr unsigned cudaDeviceScheduleSpin = 1;
 inline constexpr unsigned cudaDeviceScheduleYield = 2;
 inline constexpr unsigned cudaDeviceScheduleBlockingSync = 4;
+inline constexpr unsigned cudaDeviceBlockingSync = 4;
 inline constexpr unsigned cudaDeviceMapHost = 8;
+inline constexpr unsigned cudaDeviceLmemResizeToMax = 16;
+
+// How memory on the chip is shared out: of no effect.
+enum cudaFuncCache : unsigned {
+  cudaFuncCachePreferNone = 0,
+  cudaFuncCachePreferShared = 1,
+  cudaFuncCachePreferL1 = 2,
+  cudaFuncCachePreferEqual = 3,
+};
+enum cudaSharedMemConfig : unsigned {
+  cudaSharedMemBankSizeDefault = 0,
+  cudaSharedMemBankSizeFourByte = 1,
+  cudaSharedMemBankSizeEightByte = 2,
+};
+
+enum cudaComputeMode : unsigned {
+  cudaComputeModeDefault = 0,
+  cudaComputeModeExclusive = 1,
+  cudaComputeModeProhibited = 2,
+  cudaComputeModeExclusiveProcess = 3,
+};
 
 enum cudaLimit : unsigned {
   cudaLimitStackSize = 0,
   cudaLimitPrintfFifoSize = 1,
   cudaLimitMallocHeapSize = 2,
+  cudaLimitPersistingL2CacheSize = 6,
 };
 
 struct cudaIpcMemHandle_t {
