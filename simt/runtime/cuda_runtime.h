@@ -5,7 +5,7 @@
 //
 //   keywords.h, types.h, vectors.h                                 words and types
 //   cuda_names.h, intrinsics.h, numbers.h, conversions.h           functions of kernels
-//   simd_words.h, special_functions.h, textures.h                  and more of them
+//   rounded_arithmetic.h, simd_words.h, special_functions.h, textures.h    and more of them
 //   memory.h, stream_calls.h, devices.h, launches.h, errors.h      calls of the host
 //   syntax.h                                                       <<<>>> and the like, by peal-cc
 //
@@ -28,6 +28,7 @@
 #include "simt/runtime/launches.h"
 #include "simt/runtime/memory.h"
 #include "simt/runtime/numbers.h"
+#include "simt/runtime/rounded_arithmetic.h"
 #include "simt/runtime/simd_words.h"
 #include "simt/runtime/special_functions.h"
 #include "simt/runtime/stream_calls.h"

@@ -3,6 +3,7 @@
 // The types and numbers of CUDA's driver. Streams, events and graphs are the runtime's.
 #pragma once
 
+#include "simt/runtime/texture_types.h"
 #include "simt/runtime/types.h"
 
 typedef int CUdevice;
@@ -18,6 +19,7 @@ typedef cudaStream_t CUstream;
 typedef cudaEvent_t CUevent;
 typedef cudaGraph_t CUgraph;
 typedef cudaGraphExec_t CUgraphExec;
+typedef cudaTextureObject_t CUtexObject;
 typedef void (*CUhostFn)(void* data);
 
 // clang-format off

@@ -45,6 +45,11 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
 cudaError_t cudaMemGetInfo(size_t* spare, size_t* total);
 
 /// Hints, of no effect.
+template <class T>
+cudaError_t cudaStreamAttachMemAsync(cudaStream_t, T* pointer, size_t = 0,
+                                     unsigned = cudaMemAttachSingle) {
+  return pointer == nullptr ? cudaErrorInvalidValue : cudaSuccess;
+}
 cudaError_t cudaMemPrefetchAsync(const void* pointer, size_t bytes, int device,
                                  cudaStream_t stream = nullptr);
 cudaError_t cudaMemAdvise(const void* pointer, size_t bytes, cudaMemoryAdvise advice, int device);
