@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the programs of this folder end by: each call is looked at, each result is compared, and the
-// last line says whether all of it was right. With nvcc they compile, too.
+// last line says whether all of it was right.
 #pragma once
 
 #include <cuda_runtime.h>
