@@ -69,7 +69,7 @@ class Peal(gdb.Command):
 
 
 class Lanes(gdb.Command):
-    """Lanes of the grids that run, and where they are.
+    """Lanes of the grids that run, and where they are: of blocks that have begun and not ended.
 Number, block and thread, the call of peal or CUDA, and the kernel's line. Lanes that are alike share a line, with the
 block and thread of the first and the last; after peal lanes all each has its own."""
 
@@ -104,9 +104,9 @@ With several grids lane N of grid G is G.N."""
         found = [grid for grid in grids() if match[1] is None or grid.number == int(match[1])]
         if len(found) > 1:
             fail(f"peal lane {name}: {len(found)} grids run, say {found[0].number}.{name} or another's")
-        if not found or int(match[2]) >= len(found[0].lanes):
+        lane = found[0].lane(int(match[2])) if found else None
+        if lane is None:
             fail(f"peal lane {name}: there is no such lane; see peal lanes")
-        lane = found[0].lanes[int(match[2])]
         if not lane.alive():
             fail(f"peal lane {name}: it {'has ended' if lane.ended else 'has not started'}")
         return lane

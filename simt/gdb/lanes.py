@@ -171,11 +171,14 @@ class LaneFrames:
 class Lane:
     def __init__(self, grid, rank, block, data):
         self.grid, self.rank, self.block = grid, rank, block
-        self.saved, self.call, self.mask = data["saved"], data["call"], data["mask"]
-        self.stack, self.top = data["stack"], data["stack"] + data["stack_bytes"]
+        self.call, self.mask = data["call"], data["mask"]
         self.thread = data.dim("thread")
         self.started, self.ended = data["started"] != 0, data["ended"] != 0
         self.runs_on = None  # a thread of gdb's
+        if self.alive():
+            fiber = grid.listed.object("Fiber", data["fiber"])
+            self.saved, self.stack = fiber["saved"], fiber["stack"]
+            self.top = self.stack + fiber["stack_bytes"]
 
     def alive(self):
         return self.started and not self.ended
@@ -191,15 +194,29 @@ class Grid:
         self.listed, self.number = listed, data["number"]
         self.blocks, self.threads = data.dim("blocks"), data.dim("threads")
         self.places = {}
-        self.lanes = []
+        self.lanes = []  # of blocks that have begun and not ended
+        self.resident = 0
         size, _ = listed.types["Lane"]
         x, y, z = self.threads
-        for b in range(data["block_count"]):
-            stored = read(word(data["first_lanes"] + 8 * b), x * y * z * size)
-            block = (b % self.blocks[0], b // self.blocks[0] % self.blocks[1], b // self.blocks[0] // self.blocks[1])
+        for block in sorted(self.residents(data), key=lambda block: block["number"]):
+            stored, b = read(block["lanes"], x * y * z * size), block["number"]
+            index = (b % self.blocks[0], b // self.blocks[0] % self.blocks[1], b // self.blocks[0] // self.blocks[1])
+            self.resident += 1
             for t in range(x * y * z):
                 lane = Object(listed.types["Lane"], stored[t * size:(t + 1) * size])
-                self.lanes.append(Lane(self, len(self.lanes), block, lane))
+                self.lanes.append(Lane(self, b * x * y * z + t, index, lane))
+
+    def residents(self, data):
+        size, _ = self.listed.types["Residents"]
+        for i in range(data["worker_count"]):
+            at = self.listed.object("Residents", data["residents"] + i * size)["first"]
+            while at != 0:
+                block = self.listed.object("Block", at)
+                yield block
+                at = block["next"]
+
+    def lane(self, rank):
+        return next((lane for lane in self.lanes if lane.rank == rank), None)
 
     def find_running(self, stack_pointers):
         spans = sorted((lane.stack, lane.top, i) for i, lane in enumerate(self.lanes) if lane.alive())
@@ -225,7 +242,10 @@ class Grid:
 
     def title(self):
         extent = lambda dim: str(dim[0]) if dim[1:] == (1, 1) else f"({dim[0]},{dim[1]},{dim[2]})"
-        return f"grid {self.number}: kernel {self.kernel()}, {extent(self.blocks)} blocks of {extent(self.threads)} threads"
+        x, y, z = self.blocks
+        others = "" if self.resident == x * y * z else f", {self.resident} of them resident"
+        return (f"grid {self.number}: kernel {self.kernel()}, {extent(self.blocks)} blocks of {extent(self.threads)} "
+                f"threads{others}")
 
 
 def lane_frame(lane):

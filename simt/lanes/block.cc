@@ -82,29 +82,63 @@ Lane& Ready::pop() {
   return lane;
 }
 
-Block::Block(const Dim3& index, const Dim3& threads, size_t shared_bytes, Ready& ready,
+Dim3 block_index(const Dim3& blocks, uint64_t number) {
+  const uint64_t row = number / blocks.x;
+  return {static_cast<unsigned>(number % blocks.x), static_cast<unsigned>(row % blocks.y),
+          static_cast<unsigned>(row / blocks.y)};
+}
+
+void ResidentBlocks::add(ResidentBlock& block) {
+  block.before = nullptr;
+  block.next = first;
+  if (first != nullptr) first->before = &block;
+  first = &block;
+}
+
+void ResidentBlocks::remove(ResidentBlock& block) {
+  if (block.next != nullptr) block.next->before = block.before;
+  (block.before == nullptr ? first : block.before->next) = block.next;
+}
+
+Block::Block(const Dim3& threads, size_t shared_bytes, Ready& ready, Worker* worker,
              Scheduler* scheduler)
-    : index_(index),
-      ready_(ready),
+    : ready_(ready),
+      worker_(worker),
       scheduler_(scheduler),
       lanes_(threads.count()),
-      live_(static_cast<unsigned>(lanes_.size())),
-      running_(live_) {
-  const unsigned warp_count = (live_ + kWarpLanes - 1) / kWarpLanes;
+      shared_bytes_(shared_bytes) {
+  const auto count = static_cast<unsigned>(lanes_.size());
+  const unsigned warp_count = (count + kWarpLanes - 1) / kWarpLanes;
   warps_.reserve(warp_count);
   for (unsigned w = 0; w < warp_count; ++w) {
     warps_.emplace_back(*this, w, &lanes_[w * kWarpLanes],
-                        std::min(kWarpLanes, live_ - w * kWarpLanes));
+                        std::min(kWarpLanes, count - w * kWarpLanes));
   }
-  for (unsigned rank = 0; rank < live_; ++rank) {
+  for (unsigned rank = 0; rank < count; ++rank) {
     Lane& lane = lanes_[rank];
     lane.block = this;
     lane.warp = &warps_[rank / kWarpLanes];
     lane.index = rank % kWarpLanes;
     lane.thread = {rank % threads.x, rank / threads.x % threads.y, rank / threads.x / threads.y};
-    ready_.push(lane);
   }
-  if (shared_bytes != 0) dynamic_shared_ = shared_.find(this, shared_bytes, 128);
+  resident_.lanes = lanes_.data();
+}
+
+void Block::begin(const Dim3& blocks, uint64_t number) {
+  index_ = block_index(blocks, number);
+  resident_.number = number;
+  live_ = running_ = static_cast<unsigned>(lanes_.size());
+  at_barrier_ = predicates_ = 0;
+  for (Warp& warp : warps_) warp.begin();
+  uint64_t rank = number * lanes_.size();
+  for (Lane& lane : lanes_) {
+    lane.rank = rank++;
+    lane.exceptions = {};
+    lane.started = lane.ended = lane.observed = false;
+    lane.in_library = 0;
+  }
+  shared_.renew();
+  if (shared_bytes_ != 0) dynamic_shared_ = shared_.find(this, shared_bytes_, 128);
 }
 
 void Block::settle(Lane& lane) {
@@ -112,7 +146,7 @@ void Block::settle(Lane& lane) {
   if (call <= LaneCall::kShared) {
     if (call == LaneCall::kShared) {
       const LaneRequest& asked = lane.request;
-      lane.result = reinterpret_cast<uintptr_t>(shared_.find(asked.key, asked.bytes, asked.align));
+      lane.result = reinterpret_cast<uintptr_t>(shared_.find(asked.key, asked.value, asked.source));
       release_to(&shared_);  // to ThreadSanitizer, this worker wrote the storage when it made it
     }
     ready_.push(lane);

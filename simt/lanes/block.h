@@ -2,10 +2,10 @@
 //
 // A resident block as its worker sees it: lanes, the warps that group them, and who waits for what.
 //
-//   lane: Request --suspend()--> worker: Block::settle() --> lane is ready, or waits until wake()
+//   lane: Request --suspend()--> Block::settle() --> lane is ready, or waits until wake()
 //
-// Invariant: only the block's worker touches these, between slices; so there are no locks. A lane
-// touches its own Lane inside suspend() only.
+// Invariant: only the thread of the block's worker touches these, between slices; so there are no
+// locks. A lane touches its own Lane inside suspend() only.
 #pragma once
 
 #include <cstddef>
@@ -23,6 +23,7 @@ namespace peal::simt {
 class Block;
 class Scheduler;
 class Warp;
+class Worker;
 
 /// What a lane asks of its worker when it suspends. Up to kExit the lane does not wait for others.
 enum class LaneCall : uint8_t {
@@ -41,12 +42,11 @@ enum class LaneCall : uint8_t {
 struct LaneRequest {
   LaneCall call = LaneCall::kYield;
   uint32_t mask = 0;
-  unsigned source = 0;        // kShuffle
+  uint32_t source = 0;        // kShuffle; alignment of kShared
   uint64_t value = 0;         // kShuffle, kMatchAny; predicate of kBallot, kCountBlock;
-                              // kSyncBlock: 1 if it orders nothing
+                              // kSyncBlock: 1 if it orders nothing; bytes of kShared;
+                              // kYield: 1 of a lane that may not wait
   const void* key = nullptr;  // kShared; site of kConverged
-  size_t bytes = 0;           // kShared
-  size_t align = 0;           // kShared
 };
 
 /// The C++ runtime's record of exceptions in flight, which it keeps for each thread and simt for
@@ -57,14 +57,14 @@ struct ExceptionState {
   unsigned uncaught = 0;
 };
 
-struct Lane {
-  Fiber fiber;
+struct alignas(64) Lane {
+  Fiber* fiber = nullptr;  // that it runs or waits on; null: has not begun, or has ended
   LaneRequest request;
   uint64_t result = 0;
-  ExceptionState exceptions;
   Lane* next = nullptr;  // in Ready
   Block* block = nullptr;
   Warp* warp = nullptr;
+  ExceptionState exceptions;
   Dim3 thread{0, 0, 0};
   unsigned index = 0;  // in the warp
   uint64_t rank = 0;   // in the grid, or among all lanes of a simulation
@@ -72,8 +72,8 @@ struct Lane {
   bool ended = false;
   bool abandoned = false;   // the launch stopped: unwind
   bool on_host = false;     // of a simulation's host: in no kernel
-  unsigned in_library = 0;  // place.h
   bool observed = false;    // inside an observer of its accesses
+  unsigned in_library = 0;  // place.h
 
   uint32_t bit() const { return uint32_t{1} << index; }
 };
@@ -82,6 +82,9 @@ struct Lane {
 class Warp {
  public:
   Warp(Block& block, unsigned index, Lane* lanes, unsigned width);
+
+  /// All lanes are to begin again.
+  void begin();
 
   unsigned index() const { return index_; }
   uint32_t all() const { return all_; }
@@ -103,6 +106,7 @@ class Warp {
   std::string waits() const;
 
  private:
+  bool joins(const Lane& lane, uint32_t mask) const;
   void check(const Lane& lane, uint32_t mask) const;
   void complete(uint32_t mask, LaneCall call);
   uint64_t result_of(const Lane& lane, uint32_t mask) const;
@@ -112,33 +116,61 @@ class Warp {
   const unsigned index_;
   Lane* const lanes_;
   const uint32_t all_;
-  uint32_t live_;           // not ended
-  uint32_t running_;        // ready, in the schedule or in a slice
-  uint32_t waiting_ = 0;    // in a warp collective
+  uint32_t live_ = 0;     // not ended
+  uint32_t running_ = 0;  // not begun, ready, in the schedule or in a slice
+  uint32_t waiting_ = 0;  // in a warp collective
+  uint32_t meeting_ = 0;  // the mask that one of them came with
+  LaneCall meeting_call_ = LaneCall::kSyncWarp;
+  uint32_t met_ = 0;        // of these, who came for that
   uint32_t parked_ = 0;     // in converged_mask()
   uint32_t slice_due_ = 0;  // lanes the parked ones still wait for
 };
 
-/// A block: its lanes, barrier and shared memory.
+/// A block in the list of those that a debugger is shown.
+struct ResidentBlock {
+  const Lane* lanes = nullptr;
+  uint64_t number = 0;  // in the grid
+  ResidentBlock* next = nullptr;
+  ResidentBlock* before = nullptr;
+};
+
+/// Blocks that have begun and not ended, of one worker or simulated process.
+struct ResidentBlocks {
+  ResidentBlock* first = nullptr;
+
+  void add(ResidentBlock& block);
+  void remove(ResidentBlock& block);
+};
+
+/// A block: its lanes, barrier and shared memory. One object serves one block after another.
 class Block {
  public:
-  Block(const Dim3& index, const Dim3& threads, size_t shared_bytes, Ready& ready,
+  /// Its lanes are run by `worker`, or by `scheduler` where that is null.
+  Block(const Dim3& threads, size_t shared_bytes, Ready& ready, Worker* worker,
         Scheduler* scheduler = nullptr);
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
+  /// From now on it is block `number` of so many: none of its lanes has begun.
+  void begin(const Dim3& blocks, uint64_t number);
+
   const Dim3& index() const { return index_; }
-  /// Its number in a grid of so many blocks, x fastest.
-  uint64_t number(const Dim3& blocks) const {
-    return (uint64_t{index_.z} * blocks.y + index_.y) * blocks.x + index_.x;
-  }
+  /// In its grid, x fastest.
+  uint64_t number() const { return resident_.number; }
   std::vector<Lane>& lanes() { return lanes_; }
   const std::vector<Lane>& lanes() const { return lanes_; }
+  /// Lanes that have not ended.
+  unsigned live() const { return live_; }
+  SharedMemory& shared() { return shared_; }
   void* dynamic_shared() const { return dynamic_shared_; }
-  /// A word that stands for the making of shared memory to ThreadSanitizer.
+  /// Words that stand for the making of shared memory, for "lanes may start" and for "lanes ended"
+  /// to ThreadSanitizer.
   void* shared_tag() { return &shared_; }
-  /// Who runs its lanes; null: a worker.
+  void* start_tag() { return &start_tag_; }
+  void* end_tag() { return &end_tag_; }
+  Worker* worker() const { return worker_; }
   Scheduler* scheduler() const { return scheduler_; }
+  ResidentBlock& resident() { return resident_; }
 
   /// Takes what `lane` asked for with its last slice. Throws Error when that is against the rules,
   /// or when no lane of the block can run any more.
@@ -154,18 +186,24 @@ class Block {
   void exit(Lane& lane);
   [[noreturn]] void fail_deadlock() const;
 
-  const Dim3 index_;
+  Dim3 index_{0, 0, 0};
   Ready& ready_;
+  Worker* const worker_;
   Scheduler* const scheduler_;
   std::vector<Lane> lanes_;
   std::vector<Warp> warps_;
   SharedMemory shared_;
   void* dynamic_shared_ = nullptr;
-  unsigned live_;
-  unsigned running_;
+  const size_t shared_bytes_;
+  ResidentBlock resident_;
+  unsigned live_ = 0;
+  unsigned running_ = 0;
   unsigned at_barrier_ = 0;
   unsigned predicates_ = 0;                  // of the lanes at the barrier
   LaneCall barrier_ = LaneCall::kSyncBlock;  // what they called
+  // To ThreadSanitizer what lies in one word of 8 bytes is one.
+  uint64_t start_tag_ = 0;
+  uint64_t end_tag_ = 0;
 };
 
 /// CUDA's name of a call, for messages.
@@ -174,5 +212,8 @@ const char* to_string(LaneCall call);
 std::string hex(uint32_t mask);
 /// "(0,1,2)", of an index.
 std::string to_string(const Dim3& index);
+
+/// The index of block `number`, x fastest.
+Dim3 block_index(const Dim3& blocks, uint64_t number);
 
 }  // namespace peal::simt

@@ -115,7 +115,7 @@ uintptr_t stack_of(const void* context) {
 
 bool overflowed(const Lane& lane, int signal, const siginfo_t& info, const void* context) {
   if (signal != SIGSEGV || info.si_code <= 0) return false;
-  const auto bottom = reinterpret_cast<uintptr_t>(lane.fiber.stack().bottom);
+  const auto bottom = reinterpret_cast<uintptr_t>(lane.fiber->stack().bottom);
   const auto at = reinterpret_cast<uintptr_t>(info.si_addr);
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   const uintptr_t top = stack_of(context);
@@ -221,9 +221,9 @@ bool in_c_library(uintptr_t code) {
 
 /// Who called what is no code: a null pointer to a function.
 uintptr_t caller_of(const Lane& lane, const void* context) {
-  const auto bottom = reinterpret_cast<uintptr_t>(lane.fiber.stack().bottom);
+  const auto bottom = reinterpret_cast<uintptr_t>(lane.fiber->stack().bottom);
   const uintptr_t top = stack_of(context);
-  const bool known = kCallsByStack && top >= bottom && top - bottom < lane.fiber.stack().bytes;
+  const bool known = kCallsByStack && top >= bottom && top - bottom < lane.fiber->stack().bytes;
   return known ? *reinterpret_cast<const uintptr_t*>(top) : 0;
 }
 
@@ -263,7 +263,7 @@ void tell_crash(const Lane& lane, int signal, const siginfo_t& info, const void*
     }
     if (overflow) {
       line->add("stack overflow: a lane has used up its stack of ");
-      line->number(lane.fiber.stack().bytes).add(" bytes");
+      line->number(lane.fiber->stack().bytes).add(" bytes");
     } else {
       add_what(*line, signal, info);
     }

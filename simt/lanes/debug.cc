@@ -2,22 +2,30 @@
 #include "simt/lanes/debug.h"
 
 #include <atomic>
-#include <utility>
 
 namespace peal::simt {
 namespace {
 
 const DebugField kGridFields[] = {
-    PEAL_DEBUG_FIELD(DebugGrid, number),      PEAL_DEBUG_FIELD(DebugGrid, blocks),
-    PEAL_DEBUG_FIELD(DebugGrid, threads),     PEAL_DEBUG_FIELD(DebugGrid, first_lanes),
-    PEAL_DEBUG_FIELD(DebugGrid, block_count), {}};
+    PEAL_DEBUG_FIELD(DebugGrid, number),       PEAL_DEBUG_FIELD(DebugGrid, blocks),
+    PEAL_DEBUG_FIELD(DebugGrid, threads),      PEAL_DEBUG_FIELD(DebugGrid, residents),
+    PEAL_DEBUG_FIELD(DebugGrid, worker_count), {}};
+
+const DebugField kResidentsFields[] = {PEAL_DEBUG_FIELD(ResidentBlocks, first), {}};
+
+const DebugField kBlockFields[] = {PEAL_DEBUG_FIELD(ResidentBlock, lanes),
+                                   PEAL_DEBUG_FIELD(ResidentBlock, number),
+                                   PEAL_DEBUG_FIELD(ResidentBlock, next),
+                                   {}};
+
+const DebugField kFiberFields[] = {
+    {"saved", Fiber::saved_offset(), sizeof(void*)},
+    {"stack", Fiber::stack_offset() + offsetof(Stack, bottom), sizeof(void*)},
+    {"stack_bytes", Fiber::stack_offset() + offsetof(Stack, bytes), sizeof(size_t)},
+    {}};
 
 const DebugField kLaneFields[] = {
-    {"saved", offsetof(Lane, fiber) + Fiber::saved_offset(), sizeof(void*)},
-    {"stack", offsetof(Lane, fiber) + Fiber::stack_offset() + offsetof(Stack, bottom),
-     sizeof(void*)},
-    {"stack_bytes", offsetof(Lane, fiber) + Fiber::stack_offset() + offsetof(Stack, bytes),
-     sizeof(size_t)},
+    PEAL_DEBUG_FIELD(Lane, fiber),
     {"call", offsetof(Lane, request) + offsetof(LaneRequest, call), sizeof(LaneCall)},
     {"mask", offsetof(Lane, request) + offsetof(LaneRequest, mask), sizeof(uint32_t)},
     PEAL_DEBUG_FIELD(Lane, thread),
@@ -40,6 +48,9 @@ const DebugField kCalls[] = {name_of(LaneCall::kYield),
                              {}};
 
 const DebugType kTypes[] = {{"Grid", sizeof(DebugGrid), kGridFields},
+                            {"Residents", sizeof(ResidentBlocks), kResidentsFields},
+                            {"Block", sizeof(ResidentBlock), kBlockFields},
+                            {"Fiber", sizeof(Fiber), kFiberFields},
                             {"Lane", sizeof(Lane), kLaneFields},
                             {"Call", sizeof(LaneCall), kCalls},
                             {}};
@@ -53,14 +64,13 @@ extern "C" const char peal_gdb_script[];  // gdb_script.S
 const char* const peal_debug_script = peal_gdb_script;
 
 void ListedGrid::show(const Dim3& blocks, const Dim3& threads,
-                      std::vector<const Lane*> first_lanes) {
+                      const std::vector<ResidentBlocks>& residents) {
   static constinit std::atomic<uint64_t> grids{0};  // of the process
-  first_lanes_ = std::move(first_lanes);
   grid_ = {.number = ++grids,
            .blocks = blocks,
            .threads = threads,
-           .first_lanes = first_lanes_.data(),
-           .block_count = first_lanes_.size()};
+           .residents = residents.data(),
+           .worker_count = residents.size()};
   item_.emplace(peal_debug_grids, &grid_);
 }
 

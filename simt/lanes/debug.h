@@ -26,21 +26,20 @@ struct DebugGrid {
   uint64_t number;  // of the process's grids, from 1
   Dim3 blocks;
   Dim3 threads;
-  const Lane* const* first_lanes;  // of each block; its other lanes follow
-  uint64_t block_count;
+  const ResidentBlocks* residents;  // one for each worker
+  uint64_t worker_count;
 };
 
-/// Lists a grid from show() on, while it lives: before its lanes go.
+/// Lists a grid from show() on, while it lives.
 class ListedGrid {
  public:
   ListedGrid() = default;
 
-  /// Blocks in order of their number.
-  void show(const Dim3& blocks, const Dim3& threads, std::vector<const Lane*> first_lanes);
+  /// `residents` must outlive it.
+  void show(const Dim3& blocks, const Dim3& threads, const std::vector<ResidentBlocks>& residents);
   void hide() { item_.reset(); }
 
  private:
-  std::vector<const Lane*> first_lanes_;
   DebugGrid grid_{};
   std::optional<DebugItem> item_;
 };

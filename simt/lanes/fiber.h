@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One suspended flow of control on a stack of its own.
+// A flow of control that can stand still: on a stack of its own, or the one that a thread has.
 //
-//   worker:  start() ... enter() ............ returns ... enter() ......... returns
-//   fiber:                 entry ... leave()                returns ... finish()
+//   thread:   switch_to(a) ........................ returns
+//   fiber a:                entry ... switch_to(b)            stands still until somebody switches
+//   fiber b:                                        entry ... switch_to(thread)
 //
-// Invariant: enter() and leave() alternate on one thread; a fiber never moves to another.
+// Invariant: all of them are of one thread, of which one runs; a fiber never moves to another.
 #pragma once
 
 #include <boost/context/detail/fcontext.hpp>
@@ -16,75 +17,64 @@
 
 namespace peal::simt {
 
-/// A fiber. Destroy it only before start() or after finish(): it does not unwind what is on it.
+/// A fiber. It does not unwind what is on it when it is destroyed.
 class Fiber {
  public:
-  using Entry = void (*)(void* argument);
+  /// Never returns: it may switch to others for good.
+  using Entry = void (*)(Fiber& self);
 
-  /// Makes the next enter() call entry(argument), which must end with finish(). `colour` bytes are
-  /// left out at the top, so that equal frames of many stacks do not fall on the same cache sets.
-  void start(const Stack& stack, size_t colour, Entry entry, void* argument);
+  /// The calling thread's own flow of control.
+  Fiber() = default;
+  /// The first switch to it calls entry(*this). `colour` bytes are left out at the top, so that
+  /// equal frames of many stacks do not fall on the same cache sets.
+  Fiber(const Stack& stack, size_t colour, Entry entry);
+  Fiber(const Fiber&) = delete;
+  Fiber& operator=(const Fiber&) = delete;
 
-  /// Runs the fiber until it leaves or finishes.
-  void enter();
+  /// Called on this one: it stands still from here until another switches back.
+  void switch_to(Fiber& next);
 
-  /// Called on the fiber: returns to enter(); returns here at the next enter().
-  void leave();
-
-  /// Called on the fiber: as leave(), for good.
-  [[noreturn]] void finish();
-
-  /// Where a debugger finds what was saved at the last leave(), and the stack.
-  static constexpr size_t saved_offset() { return offsetof(Fiber, fiber_); }
+  /// Where a debugger finds what was saved when it last stood still, and the stack.
+  static constexpr size_t saved_offset() { return offsetof(Fiber, saved_); }
   static constexpr size_t stack_offset() { return offsetof(Fiber, stack_); }
 
-  /// The stack that start() was given.
+  /// Nothing for a thread's own.
   const Stack& stack() const { return stack_; }
 
  private:
   static void begin(boost::context::detail::transfer_t from);
-  void switch_out(void** fake_stack);
+  static void arrive(const boost::context::detail::transfer_t& from, void* fake_stack);
 
-  boost::context::detail::fcontext_t fiber_ = nullptr;   // touched by the worker
-  boost::context::detail::fcontext_t worker_ = nullptr;  // touched by the fiber
+  boost::context::detail::fcontext_t saved_ = nullptr;
+  Fiber* next_ = nullptr;  // that it switches to
   Stack stack_;
   Entry entry_ = nullptr;
-  void* argument_ = nullptr;
-  // AddressSanitizer's and ThreadSanitizer's handles of the worker.
-  const void* worker_bottom_ = nullptr;
-  size_t worker_bytes_ = 0;
-  void* worker_tsan_ = nullptr;
 };
 
-PEAL_SIMT_SWITCH void Fiber::enter() {
-  void* fake_stack = nullptr;
-  if (address_sanitized()) {
-    __sanitizer_start_switch_fiber(&fake_stack, stack_.bottom, stack_.bytes);
+PEAL_SIMT_SWITCH void Fiber::arrive(const boost::context::detail::transfer_t& from,
+                                    void* fake_stack) {
+  Fiber& before = *static_cast<Fiber*>(from.data);
+  before.saved_ = from.fctx;
+  if (!address_sanitized()) return;
+  const void* bottom = nullptr;
+  size_t bytes = 0;
+  __sanitizer_finish_switch_fiber(fake_stack, &bottom, &bytes);
+  if (before.stack_.bottom == nullptr) {  // a thread's, which only the sanitizer knows
+    before.stack_ = {.bottom = const_cast<void*>(bottom), .bytes = bytes};
   }
-#if defined(__SANITIZE_THREAD__)
-  worker_tsan_ = __tsan_get_current_fiber();
-  __tsan_switch_to_fiber(stack_.tsan_fiber, __tsan_switch_to_fiber_no_sync);
-#endif
-  fiber_ = boost::context::detail::jump_fcontext(fiber_, this).fctx;
-  if (address_sanitized()) __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
 }
 
-PEAL_SIMT_SWITCH void Fiber::switch_out(void** fake_stack) {
+PEAL_SIMT_SWITCH void Fiber::switch_to(Fiber& next) {
+  void* fake_stack = nullptr;
   if (address_sanitized()) {
-    __sanitizer_start_switch_fiber(fake_stack, worker_bottom_, worker_bytes_);
+    __sanitizer_start_switch_fiber(&fake_stack, next.stack_.bottom, next.stack_.bytes);
   }
 #if defined(__SANITIZE_THREAD__)
-  __tsan_switch_to_fiber(worker_tsan_, __tsan_switch_to_fiber_no_sync);
+  if (entry_ == nullptr) stack_.tsan_fiber = __tsan_get_current_fiber();
+  __tsan_switch_to_fiber(next.stack_.tsan_fiber, __tsan_switch_to_fiber_no_sync);
 #endif
-  worker_ = boost::context::detail::jump_fcontext(worker_, nullptr).fctx;
-}
-
-PEAL_SIMT_SWITCH void Fiber::leave() {
-  void* fake_stack = nullptr;
-  switch_out(&fake_stack);
-  if (address_sanitized()) {
-    __sanitizer_finish_switch_fiber(fake_stack, &worker_bottom_, &worker_bytes_);
-  }
+  next_ = &next;
+  arrive(boost::context::detail::jump_fcontext(next.saved_, this), fake_stack);
 }
 
 }  // namespace peal::simt

@@ -13,6 +13,7 @@
 #include "simt/lanes/scheduler.h"
 #include "simt/lanes/shared_memory.h"
 #include "simt/lanes/suspend.h"
+#include "simt/lanes/worker.h"
 
 namespace peal::simt {
 namespace {
@@ -28,13 +29,14 @@ constinit thread_local unsigned calls_left = kCallsPerBreath;
 /// Leaves the lane. What a scheduler runs is one thread to ThreadSanitizer too: what its lanes may
 /// see of each other the scheduler says.
 PEAL_SIMT_SWITCH void leave(Lane& lane) {
-  Scheduler* const tag = kThreadSanitized ? lane.block->scheduler() : nullptr;
-  if (tag != nullptr) release_to(tag);
-  lane.fiber.leave();
-  if (tag != nullptr) acquire_from(tag);
+  if (Worker* const worker = lane.block->worker(); worker != nullptr) return worker->leave(lane);
+  Scheduler& scheduler = *lane.block->scheduler();
+  release_to(&scheduler);
+  lane.fiber->switch_to(scheduler.home());
+  acquire_from(&scheduler);
 }
 
-/// Hands `request` to the worker; returns the answer once the lane runs again. Throws Abandoned
+/// Asks for `request`; returns the answer once the lane runs again. Throws Abandoned
 /// when the launch stopped; while an exception is already unwinding the lane, returns kUndefined
 /// instead.
 PEAL_SIMT_SWITCH uint64_t suspend(Lane& lane, const LaneRequest& request) {
@@ -112,7 +114,7 @@ PEAL_SIMT_UNSEEN void breathe() {
   if (current_scheduler != nullptr) return current_scheduler->point();
   if (--calls_left != 0) return;
   calls_left = kCallsPerBreath;
-  yield();
+  suspend(*current, {.call = LaneCall::kYield, .value = 1});
 }
 
 uint64_t now_ns() {
@@ -201,8 +203,13 @@ void* block_shared(const void* key, size_t bytes, size_t align) {
     thread_local SharedMemory own;
     return own.find(key, bytes, align);
   }
-  const uint64_t start =
-      suspend(*lane, {.call = LaneCall::kShared, .key = key, .bytes = bytes, .align = align});
+  // Lanes of a worker share its books, which ThreadSanitizer does not know.
+  const bool at_once = !kThreadSanitized && lane->block->worker() != nullptr;
+  if (at_once) return lane->block->shared().find(key, bytes, align);
+  const uint64_t start = suspend(*lane, {.call = LaneCall::kShared,
+                                         .source = static_cast<uint32_t>(align),
+                                         .value = bytes,
+                                         .key = key});
   acquire_from(lane->block->shared_tag());
   return reinterpret_cast<void*>(start);
 }

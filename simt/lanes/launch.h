@@ -2,11 +2,12 @@
 //
 // Runs a kernel's grid on the CPU: every lane is a fiber, every block lives on one worker thread.
 //
-//   host thread --launch()--> worker 0: blocks 0, 2, ...   each worker turns over all of its lanes
-//                             worker 1: blocks 1, 3, ...
+//   host thread --launch()--> worker 0: blocks 0, 2, ...   each worker turns over the lanes of the
+//                             worker 1: blocks 1, 3, ...   blocks that are resident
 //
-// Invariant: all blocks of a grid are resident. A lane that waits in yield() or in a collective
-// lets every other lane run, so barriers over the whole grid work at any size that fits.
+// Blocks begin in order. Another one begins when none is resident on a worker, and when all lanes
+// of those that are wait by yield() or the like, as long as Limits::max_lanes has room: so blocks
+// that wait for each other work at any size that fits, and others at any size.
 #pragma once
 
 #include <cstddef>
@@ -25,26 +26,32 @@ class LaneError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// What is launched: blocks x threads lanes, dynamic shared memory for each block, and the address
-/// of the kernel, by which messages name it; null: they do not.
+/// What is launched: blocks x threads lanes, dynamic shared memory for each block, the address of
+/// the kernel, by which messages name it; null: they do not; and whether all blocks must be able to
+/// wait for each other: then all are resident, or the grid is refused.
 struct Grid {
   Dim3 blocks;
   Dim3 threads;
   size_t shared_bytes = 0;
   const void* kernel = nullptr;
+  bool cooperative = false;
 };
 
 /// Bounds for all launches of the process. A launch uses what was in force when it began.
 struct Limits {
-  unsigned max_lanes;  ///< lanes alive at once in this process, all launches together
+  unsigned max_lanes;  ///< lanes that are resident at once in this process, all launches together;
+                       ///< a launch may have one block more on each worker
   unsigned workers;    ///< threads a launch spreads its blocks over, at least 1
   size_t stack_bytes;  ///< usable stack of a lane; only the pages a lane touches take memory
   unsigned busy_ms;    ///< CPU time after which stderr tells of a lane that has neither called peal
                        ///< nor yielded, once for each worker of a launch; 0: never
+  unsigned stall_ms;  ///< after which a launch ends whose resident lanes only wait while blocks are
+                      ///< left that have no room; 0: never
 };
 
 /// The limits in force. Default: as many workers as CPUs, 131072 lanes or what a quarter of the
-/// memory holds, 64 KiB of stack (larger and fewer under a sanitizer).
+/// memory holds, unless the environment says SIMT_MAX_LANES; 64 KiB of stack (larger under a
+/// sanitizer, and fewer lanes), 10 s, 10 minutes.
 Limits limits();
 
 /// Replaces the limits. Throws Error when one of them is zero or the stack is under 16 KiB.
@@ -73,8 +80,11 @@ class Launch {
 
 /// Starts a grid and returns at once, like a kernel launch. Every lane calls `lane_body` once; it
 /// is one object shared by all lanes, so what it captures must outlive the launch. Throws Error for
-/// a grid that CUDA would refuse (an extent of 0, over 1024 threads a block, ...) or that exceeds
-/// the limits, and when called from inside a kernel.
+/// a grid that CUDA would refuse (an extent of 0, over 1024 threads a block, ...), for a
+/// cooperative one that exceeds the limits, and when called from inside a kernel.
 [[nodiscard]] Launch launch(const Grid& grid, std::function<void()> lane_body);
+
+/// As launch(grid, lane_body).wait(); the calling thread runs its part of the grid.
+void launch_and_wait(const Grid& grid, const std::function<void()>& lane_body);
 
 }  // namespace peal::simt

@@ -3,8 +3,8 @@
 // Who runs lanes where no worker does, and what lanes ask of it: a simulation
 // (simt/simulation) runs those of several grids on one thread.
 //
-//   worker:     thread of a launch --resume()--> lane   clock and memory are the machine's
-//   scheduler:  any thread         --resume()--> lane   clock and memory are the scheduler's
+//   worker:     thread of a launch   lanes switch to each other, clock and memory are the machine's
+//   scheduler:  any thread           resumes lane by lane; clock and memory are the scheduler's
 //
 // Invariant: a thread's lanes are all of its workers, or all of its scheduler.
 #pragma once
@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "simt/lanes/fiber.h"
 #include "simt/lanes/lane.h"
 #include "simt/lanes/launch.h"
 
@@ -48,8 +49,14 @@ class Scheduler {
   /// Lanes of these ranks have met: what one did before, all know.
   virtual void meet(const std::vector<uint64_t>& ranks) = 0;
 
+  /// The flow that resumes lanes, and to which they return.
+  Fiber& home() { return home_; }
+
  protected:
   ~Scheduler() = default;
+
+ private:
+  Fiber home_;
 };
 
 /// Runs the lanes of this thread from now on; null: nobody does.

@@ -88,38 +88,27 @@ std::shared_ptr<StackPool> StackPool::shared() {
   return *pool;
 }
 
-std::vector<std::unique_ptr<StackSlab>> StackPool::take(size_t lanes, size_t max_lanes,
-                                                        size_t stack_bytes) {
-  const size_t slabs = (lanes + kSlabStacks - 1) / kSlabStacks;
-  std::vector<std::unique_ptr<StackSlab>> taken;
-  taken.reserve(slabs);
+std::unique_ptr<StackSlab> StackPool::take(size_t stack_bytes) {
   const std::lock_guard lock(mutex_);
-  if (lanes > max_lanes || lanes_ > max_lanes - lanes) {
-    throw LaneError("launch of " + std::to_string(lanes) + " lanes with " + std::to_string(lanes_) +
-                    " alive exceeds Limits::max_lanes = " + std::to_string(max_lanes) +
-                    "; launch a smaller grid or raise the limit with set_limits()");
-  }
-  while (taken.size() < slabs) {
-    if (idle_.empty()) {
-      taken.push_back(std::make_unique<StackSlab>(stack_bytes, guarded_slabs_));
-      continue;
-    }
+  ++taken_;
+  while (!idle_.empty()) {
     // Slabs from before set_limits() may have another size: those go.
     std::unique_ptr<StackSlab> slab = std::move(idle_.back());
     idle_.pop_back();
-    if (slab->stack_bytes() == stack_bytes) taken.push_back(std::move(slab));
+    if (slab->stack_bytes() == stack_bytes) return slab;
   }
-  lanes_ += lanes;
-  return taken;
+  try {
+    return std::make_unique<StackSlab>(stack_bytes, guarded_slabs_);
+  } catch (...) {
+    --taken_;
+    throw;
+  }
 }
 
-void StackPool::give_back(std::vector<std::unique_ptr<StackSlab>> slabs, size_t lanes) {
+void StackPool::give_back(std::unique_ptr<StackSlab> slab) {
   const std::lock_guard lock(mutex_);
-  lanes_ -= lanes;
-  for (std::unique_ptr<StackSlab>& slab : slabs) {
-    if (idle_.size() == kIdleSlabs) break;
-    idle_.push_back(std::move(slab));
-  }
+  --taken_;
+  if (idle_.size() < kIdleSlabs) idle_.push_back(std::move(slab));
 }
 
 }  // namespace peal::simt

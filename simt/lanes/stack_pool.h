@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Stacks for lanes, kept from launch to launch. A slab is one mapping with 32 of them:
+// Stacks for fibers, kept from launch to launch. A slab is one mapping with 32 of them:
 //
 //   | guard | stack 0 | guard | stack 1 | ... | guard | stack 31 |      low addresses first
 //
-// Invariant: a stack belongs to one lane at a time. Pages take memory once touched.
+// Invariant: a stack belongs to one fiber at a time. Pages take memory once touched.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace peal::simt {
 
-/// One lane's stack: [bottom, bottom + bytes). `tsan_fiber` is ThreadSanitizer's view of it.
+/// One fiber's stack: [bottom, bottom + bytes). `tsan_fiber` is ThreadSanitizer's view of it.
 struct Stack {
   void* bottom = nullptr;
   size_t bytes = 0;
@@ -48,24 +48,27 @@ class StackSlab {
   std::array<void*, kSlabStacks> tsan_fibers_{};
 };
 
-/// Idle slabs of the process, and the count of lanes alive.
+/// Slabs of the process that nobody uses.
 class StackPool {
  public:
-  /// The process's pool. Shared, so that a launch that ends during exit can still hand back.
+  /// The process's pool. Shared, so that a thread that ends during exit can still hand back.
   static std::shared_ptr<StackPool> shared();
 
-  /// Stacks for `lanes` lanes, 32 in each slab. Throws Error when `lanes` more would exceed
-  /// `max_lanes`, or the system has no room.
-  std::vector<std::unique_ptr<StackSlab>> take(size_t lanes, size_t max_lanes, size_t stack_bytes);
-
-  /// Hands back what take() gave for `lanes` lanes. Keeps a few slabs, unmaps the rest.
-  void give_back(std::vector<std::unique_ptr<StackSlab>> slabs, size_t lanes);
+  /// Throws Error where the system has no room.
+  std::unique_ptr<StackSlab> take(size_t stack_bytes);
+  /// Keeps it, or unmaps it.
+  void give_back(std::unique_ptr<StackSlab> slab);
+  /// False once ThreadSanitizer should be asked for no more fibers.
+  bool has_room() const { return taken_ < kMostSanitizedSlabs; }
 
  private:
+  // ThreadSanitizer has room for 8128 threads and fibers.
+  static constexpr size_t kMostSanitizedSlabs = 128;
+
   std::mutex mutex_;
   std::atomic<size_t> guarded_slabs_{0};
+  std::atomic<size_t> taken_{0};
   std::vector<std::unique_ptr<StackSlab>> idle_;
-  size_t lanes_ = 0;
 };
 
 }  // namespace peal::simt

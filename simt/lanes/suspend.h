@@ -34,25 +34,18 @@ bool take_progress();
 /// Tells ThreadSanitizer what to call the lane in its reports; nothing in other builds.
 void name_fiber(const Stack& stack, const Lane& lane);
 
-/// Makes the lane's first slice call entry(&lane) on `stack`, number `slot` of its kind.
-inline void start(Lane& lane, const Stack& stack, uint64_t slot, Fiber::Entry entry) {
-  constexpr size_t kLine = 64;
-  name_fiber(stack, lane);
-  lane.started = true;
-  lane.fiber.start(stack, slot % kSlabStacks * kLine, entry, &lane);
-}
-
 /// The calling thread's record of exceptions in flight.
 ExceptionState& exceptions_of_thread();
 
-/// Runs `lane` on this thread until it suspends or ends. `exceptions` are the thread's own.
-PEAL_SIMT_SWITCH void resume(Lane& lane, ExceptionState& exceptions) {
+/// Runs `lane` on its fiber until it suspends or ends: for the one whose flow `home` is.
+/// `exceptions` are the thread's own.
+PEAL_SIMT_SWITCH void resume(Lane& lane, Fiber& home, ExceptionState& exceptions) {
   threadIdx = lane.thread;
   blockIdx = lane.block->index();
   set_current_lane(&lane);
   const ExceptionState own = exceptions;
   exceptions = lane.exceptions;
-  lane.fiber.enter();
+  home.switch_to(*lane.fiber);
   lane.exceptions = exceptions;
   exceptions = own;
 }

@@ -26,12 +26,12 @@ std::string call_with_mask(const LaneRequest& request) {
 }  // namespace
 
 Warp::Warp(Block& block, unsigned index, Lane* lanes, unsigned width)
-    : block_(block),
-      index_(index),
-      lanes_(lanes),
-      all_(~uint32_t{0} >> (kWarpLanes - width)),
-      live_(all_),
-      running_(all_) {}
+    : block_(block), index_(index), lanes_(lanes), all_(~uint32_t{0} >> (kWarpLanes - width)) {}
+
+void Warp::begin() {
+  live_ = running_ = all_;
+  waiting_ = met_ = parked_ = slice_due_ = 0;
+}
 
 void* Warp::tag(uint32_t mask) const {
   // Disjoint masks differ in their lowest lane.
@@ -60,9 +60,26 @@ void Warp::check(const Lane& lane, uint32_t mask) const {
   }
 }
 
+// The others of its mask that wait have come for the same as this lane: there is nothing to check.
+bool Warp::joins(const Lane& lane, uint32_t mask) const {
+  return met_ != 0 && mask == meeting_ && (waiting_ & mask) == met_ &&
+         lane.request.call == meeting_call_ && (mask & lane.bit()) != 0;
+}
+
 void Warp::arrive(Lane& lane) {
   const uint32_t mask = lane.request.mask & all_;
+  if (joins(lane, mask)) {
+    waiting_ |= lane.bit();
+    met_ |= lane.bit();
+    if (met_ == mask) complete(mask, lane.request.call);
+    return;
+  }
   check(lane, mask);
+  if ((waiting_ & mask) == 0) {
+    meeting_ = mask;
+    meeting_call_ = lane.request.call;
+    met_ = lane.bit();
+  }
   waiting_ |= lane.bit();
   if ((mask & ~waiting_) != 0) return;
   for (uint32_t others = mask; others != 0;) {
@@ -73,6 +90,7 @@ void Warp::arrive(Lane& lane) {
 
 void Warp::complete(uint32_t mask, LaneCall call) {
   waiting_ &= ~mask;
+  met_ &= ~mask;
   if (call == LaneCall::kSyncWarp && block_.scheduler() != nullptr) {
     std::vector<uint64_t> met;
     for (uint32_t others = mask; others != 0;) met.push_back(lanes_[take_lowest(others)].rank);

@@ -6,9 +6,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <map>
 #include <mutex>
+#include <set>
 #include <string>
+#include <thread>
 
+#include "base/forks.h"
+#include "base/immortal.h"
 #include "simt/lanes/suspend.h"
 #include "simt/lanes/symbol.h"
 
@@ -42,15 +47,73 @@ void install_tick() {
   ::sigaction(kTickSignal, &tick, &tick_before);
 }
 
+std::string span_of(unsigned ms) {
+  return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
+}
+
+void tell(const BusyLane& lane) {
+  const std::string kernel = lane.kernel == 0 ? "" : function_at(lane.kernel);
+  const std::string text =
+      "peal: kernel " + (kernel.empty() ? "(unnamed)" : kernel) + ", block " +
+      std::to_string(lane.block) + ", thread " + std::to_string(lane.thread) + ", has run for " +
+      span_of(lane.busy_ms) + " without a call of peal or a yield, and is at " +
+      place_of_code(lane.code) +
+      ". If it waits in a loop of its own, what it waits for may not run meanwhile: wait by "
+      "wait_until(), or call test() in the loop (docs/debugging.md)\n";
+  if (::write(STDERR_FILENO, text.data(), text.size()) < 0) return;
+}
+
+/// The thread that tells what watches have found.
+class Teller {
+ public:
+  /// This process's: a child of fork() has no thread of its parent's.
+  static Teller& of_process() {
+    static Immortal<std::mutex> mutex;
+    static Immortal<std::map<uint32_t, Teller>> of_generations;
+    const std::lock_guard lock(*mutex);
+    return (*of_generations)[Forks::of_process().generation()];
+  }
+  Teller() {
+    std::thread([this] { run(); }).detach();
+  }
+  Teller(const Teller&) = delete;
+  Teller& operator=(const Teller&) = delete;
+
+  Bell& bell() { return bell_; }
+  void add(SignalWatch& watch) {
+    const std::lock_guard lock(mutex_);
+    watches_.insert(&watch);
+  }
+  void remove(SignalWatch& watch) {
+    const std::lock_guard lock(mutex_);
+    watches_.erase(&watch);
+  }
+
+ private:
+  [[noreturn]] void run() {
+    ::pthread_setname_np(::pthread_self(), "peal-watch");
+    for (;;) {
+      bell_.wait();
+      const std::lock_guard lock(mutex_);
+      BusyLane found;
+      for (SignalWatch* const watch : watches_) {
+        if (watch->take(&found)) tell(found);
+      }
+    }
+  }
+
+  Bell bell_;
+  std::mutex mutex_;  // guards what follows
+  std::set<SignalWatch*> watches_;
+};
+
 }  // namespace
 
-SignalWatch::SignalWatch(unsigned busy_ms, const std::atomic<uint64_t>& slices, Bell& bell)
-    : slices_(slices), bell_(bell) {
+SignalWatch::SignalWatch() : bell_(Teller::of_process().bell()) {
   static std::once_flag installed;
   std::call_once(installed, install_tick);
   tell_of_crashes();
   this_watch = this;
-  if (busy_ms == 0) return;
   sigset_t ticks;
   ::sigemptyset(&ticks);
   ::sigaddset(&ticks, kTickSignal);
@@ -61,15 +124,23 @@ SignalWatch::SignalWatch(unsigned busy_ms, const std::atomic<uint64_t>& slices, 
   event._sigev_un._tid = static_cast<pid_t>(::syscall(SYS_gettid));
   // Without a timer nobody is told, which is all that is lost.
   timed_ = ::timer_create(CLOCK_THREAD_CPUTIME_ID, &event, &timer_) == 0;
-  const timespec every{static_cast<time_t>(busy_ms / 1000),
-                       static_cast<long>(busy_ms % 1000) * 1'000'000L};
-  const itimerspec period{every, every};
-  if (timed_) ::timer_settime(timer_, 0, &period, nullptr);
+  Teller::of_process().add(*this);
 }
 
 SignalWatch::~SignalWatch() {
   if (timed_) ::timer_delete(timer_);
   this_watch = nullptr;
+  Teller::of_process().remove(*this);
+}
+
+void SignalWatch::begin(unsigned busy_ms) {
+  state_.store(kNothing);
+  if (busy_ms == busy_ms_) return;
+  busy_ms_ = busy_ms;
+  const timespec every{static_cast<time_t>(busy_ms / 1000),
+                       static_cast<long>(busy_ms % 1000) * 1'000'000L};
+  const itimerspec period{every, every};
+  if (timed_) ::timer_settime(timer_, 0, &period, nullptr);
 }
 
 void SignalWatch::tick(uint64_t code) {
@@ -78,8 +149,8 @@ void SignalWatch::tick(uint64_t code) {
   last_ = now;
   const Lane* const lane = current_lane();
   if (!same || lane == nullptr || state_.load(std::memory_order_relaxed) != kNothing) return;
-  found_ = {reinterpret_cast<uint64_t>(kernel()), code, lane->block->number(gridDim),
-            thread_rank()};
+  found_ = {reinterpret_cast<uint64_t>(kernel()), code, lane->block->number(), thread_rank(),
+            busy_ms_};
   state_.store(kFound, std::memory_order_release);
   bell_.ring();
 }
@@ -89,26 +160,6 @@ bool SignalWatch::take(BusyLane* found) {
   if (!state_.compare_exchange_strong(expected, kTaken)) return false;
   *found = found_;
   return true;
-}
-
-namespace {
-
-std::string span_of(unsigned ms) {
-  return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
-}
-
-}  // namespace
-
-void tell(const BusyLane& lane, unsigned busy_ms) {
-  const std::string kernel = lane.kernel == 0 ? "" : function_at(lane.kernel);
-  const std::string text =
-      "peal: kernel " + (kernel.empty() ? "(unnamed)" : kernel) + ", block " +
-      std::to_string(lane.block) + ", thread " + std::to_string(lane.thread) + ", has run for " +
-      span_of(busy_ms) + " without a call of peal or a yield, and is at " +
-      place_of_code(lane.code) +
-      ". If it waits in a loop of its own, what it waits for may not run meanwhile: wait by "
-      "wait_until(), or call test() in the loop (docs/debugging.md)\n";
-  if (::write(STDERR_FILENO, text.data(), text.size()) < 0) return;
 }
 
 }  // namespace peal::simt

@@ -2,8 +2,8 @@
 //
 // What a worker's thread is told by a signal, SIGURG, from a timer on its CPU time, every
 // Limits::busy_ms: that a lane runs on and on. A lane that is in the same slice as one tick before
-// has neither called peal nor yielded for so long, which is said on stderr. crash.h has the signals
-// that end a process.
+// has neither called peal nor yielded for so long, which is said on stderr: by a thread that the
+// process has for it, for the lane's own is busy. crash.h has the signals that end a process.
 #pragma once
 
 #include <semaphore.h>
@@ -22,6 +22,7 @@ struct BusyLane {
   uint64_t code = 0;  // where it was
   uint64_t block = 0;
   unsigned thread = 0;
+  unsigned busy_ms = 0;
 };
 
 /// A semaphore that a handler of a signal may post.
@@ -42,14 +43,21 @@ class Bell {
   sem_t semaphore_;
 };
 
-/// The signals of the calling thread, while it lives: for the thread of a worker.
+/// The signals of the calling thread, while it lives: of one that runs lanes.
 class SignalWatch {
  public:
-  /// `slices` counts up when another slice begins; `bell` rings when there is something to tell.
-  SignalWatch(unsigned busy_ms, const std::atomic<uint64_t>& slices, Bell& bell);
+  SignalWatch();
   ~SignalWatch();
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
+
+  /// Another launch: who runs for so long is told of once; 0: never.
+  void begin(unsigned busy_ms);
+
+  /// Another slice begins.
+  void count_slice() {
+    slices_.store(slices_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
 
   /// For the handler.
   void tick(uint64_t code);
@@ -61,16 +69,14 @@ class SignalWatch {
   enum State : int { kNothing, kFound, kTaken };
 
   const SignalStack signal_stack_;
-  const std::atomic<uint64_t>& slices_;
+  std::atomic<uint64_t> slices_{0};  // begun; one thread writes
   Bell& bell_;
-  uint64_t last_ = 0;  // `slices` one tick before
+  uint64_t last_ = 0;  // `slices_` one tick before
   std::atomic<int> state_{kNothing};
   BusyLane found_;
+  unsigned busy_ms_ = 0;
   bool timed_ = false;
   timer_t timer_{};
 };
-
-/// Says on stderr that the lane has run so long.
-void tell(const BusyLane& lane, unsigned busy_ms);
 
 }  // namespace peal::simt

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simt/lanes/worker.h"
 
-#include <cxxabi.h>
 #include <sched.h>
-#include <sys/prctl.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <string>
 #include <thread>
 #include <utility>
 
+#include "base/run_clock.h"
 #include "simt/lanes/lane.h"
 #include "simt/lanes/sanitizer.h"
 #include "simt/lanes/scheduler.h"
@@ -30,7 +31,13 @@ constexpr auto kLongestOfAll = 1000us;  // a wait that is long ends a sixteenth 
 // A system call costs as much as a dozen slices: few lanes turn several times for each.
 constexpr size_t kPassTurns = 32;
 
-constinit thread_local Worker* this_worker = nullptr;
+// A block begins beside those that are resident when each lane that can run has waited so much. A
+// yield says that the lane waits. What breathe() makes of atomics may as well be work, and so may
+// turns through barriers and votes: they count less.
+constexpr uint64_t kYieldWeight = 1024;
+constexpr uint64_t kBreathWeight = 64;
+
+constinit thread_local Worker* worker_of_thread = nullptr;
 
 std::chrono::nanoseconds longest_nap(std::chrono::nanoseconds waited) {
   return std::clamp<std::chrono::nanoseconds>(waited / 16, kLongestNap, kLongestOfAll);
@@ -38,27 +45,13 @@ std::chrono::nanoseconds longest_nap(std::chrono::nanoseconds waited) {
 
 }  // namespace
 
+PEAL_SIMT_UNSEEN Worker* this_worker() { return worker_of_thread; }
+
 const void* kernel() {
   if (const Scheduler* const scheduler = scheduler_of_lane(); scheduler != nullptr) {
     return scheduler->kernel();
   }
-  return this_worker == nullptr ? nullptr : this_worker->kernel();
-}
-
-void LaunchOutcome::fail(std::exception_ptr error) {
-  const std::lock_guard lock(mutex_);
-  if (error_ == nullptr) error_ = std::move(error);
-  stopped_.store(true, std::memory_order_relaxed);
-}
-
-ExceptionState& exceptions_of_thread() {
-  return *reinterpret_cast<ExceptionState*>(abi::__cxa_get_globals());
-}
-
-Dim3 block_index(const Dim3& blocks, uint64_t number) {
-  const uint64_t row = number / blocks.x;
-  return {static_cast<unsigned>(number % blocks.x), static_cast<unsigned>(row % blocks.y),
-          static_cast<unsigned>(row / blocks.y)};
+  return worker_of_thread == nullptr ? nullptr : worker_of_thread->kernel();
 }
 
 void Backoff::pass() {
@@ -76,86 +69,168 @@ void Backoff::pass() {
   nap_ = std::min(nap_ * 2, longest_nap(waited));
 }
 
-void Worker::add(uint64_t number) {
-  const Dim3 index = block_index(program_.blocks, number);
-  blocks_.emplace_back(index, program_.threads, program_.shared_bytes, ready_);
-  uint64_t rank = number * program_.threads.count();
-  for (Lane& lane : blocks_.back().lanes()) lane.rank = rank++;
-}
-
 void Worker::run() {
-  this_worker = this;
+  worker_of_thread = this;
   blockDim = program_.threads;
   gridDim = program_.blocks;
-  exceptions_ = &exceptions_of_thread();
-  // Linux may stretch a sleep by 50 us otherwise, which would double a nap.
-  ::prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
-  release_to(&start_tag_);
-  {
-    const std::lock_guard lock(watch_mutex_);
-    watch_.emplace(program_.busy_ms, slices_, program_.bell);
-  }
+  thread_.fibers.set_stack_bytes(program_.limits.stack_bytes);
+  thread_.watch.begin(program_.limits.busy_ms);
   try {
     run_lanes();
   } catch (...) {
     program_.outcome.fail(std::current_exception());
   }
   unwind_lanes();
-  set_current_lane(nullptr);
-  {
-    const std::lock_guard lock(watch_mutex_);
-    watch_.reset();
-  }
-  acquire_from(&end_tag_);
-  program_.ended.fetch_add(1);
-  program_.bell.ring();
+  for (const auto& block : blocks_) acquire_from(block->end_tag());
+  thread_.fibers.trim();
+  worker_of_thread = nullptr;
+  blockDim = gridDim = {1, 1, 1};
+  threadIdx = blockIdx = {0, 0, 0};
 }
 
-void Worker::tell_of_busy_lane() {
-  BusyLane found;
-  const std::lock_guard lock(watch_mutex_);
-  if (watch_ && watch_->take(&found)) tell(found, program_.busy_ms);
-}
+// ---- the thread's own flow
 
 void Worker::run_lanes() {
-  while (!ready_.empty() && !program_.outcome.stopped()) {
-    Lane& lane = ready_.pop();
-    if (!lane.started) begin(lane);
-    slices_.store(slices_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    resume(lane, *exceptions_);
-    const bool spins = lane.request.call == LaneCall::kYield;
-    lane.block->settle(lane);
-    if (lane.ended || take_progress()) backoff_.reset();
-    // Only yields make a pass: a loop that also votes or shuffles each turn spins all the same.
-    if (!spins || ++yields_ < std::max(ready_.size(), kPassTurns)) continue;
-    yields_ = 0;
-    backoff_.pass();
+  while (!program_.outcome.stopped()) {
+    if (fresh_ == nullptr && all_wait()) begin_another_block();
+    if (yields_ >= std::max(ready_.size(), kPassTurns)) turn();
+    if (fresh_ == nullptr && ready_.empty() && !begin_block()) return;
+    switch_to(fresh_ != nullptr ? idle_fiber() : next());
   }
 }
 
-void Worker::begin(Lane& lane) {
-  const Stack stack = program_.slabs[lane.rank / kSlabStacks]->at(lane.rank % kSlabStacks);
-  start(lane, stack, lane.rank, &Worker::enter_lane);
+// All lanes have had their turn, and wait.
+void Worker::turn() {
+  yields_ = 0;
+  may_begin_another_ = true;
+  if (stalled_ns_ != 0) check_stall();
+  backoff_.pass();
+}
+
+// To ThreadSanitizer a block is behind the lanes of the one whose memory it takes over: so others
+// are taken as long as there may be.
+Block& Worker::idle_block() {
+  constexpr uint64_t kApart = 4096;  // lanes
+  const bool may_grow = kThreadSanitized && blocks_.size() * program_.block_lanes < kApart;
+  if (idle_blocks_.empty() || may_grow) {
+    blocks_.push_back(
+        std::make_unique<Block>(program_.threads, program_.shared_bytes, ready_, this));
+    return *blocks_.back();
+  }
+  Block& block = kThreadSanitized ? *idle_blocks_.front() : *idle_blocks_.back();
+  kThreadSanitized ? idle_blocks_.pop_front() : idle_blocks_.pop_back();
+  acquire_from(block.end_tag());
+  return block;
+}
+
+bool Worker::begin_block() {
+  const uint64_t number = program_.next_block();
+  if (number >= program_.block_count) return false;
+  Block& block = idle_block();
+  block.begin(program_.blocks, number);
+  {
+    const OfAnother books;
+    residents_.add(block.resident());
+  }
+  release_to(block.start_tag());
+  ++blocks_here_;
+  fresh_ = &block;
+  fresh_at_ = 0;
+  return true;
+}
+
+// Of a grid that fits each worker begins its part only, however late the others come.
+bool Worker::take_room() const {
+  const uint64_t share = (program_.block_count + program_.workers - 1) / program_.workers;
+  if (blocks_here_ >= share) return false;
+  return program_.cooperative ||
+         ResidentLanes::take(program_.block_lanes, program_.limits.max_lanes);
+}
+
+bool Worker::all_wait() const {
+  return may_begin_another_ && waits_ != 0 && waits_ >= kYieldWeight * ready_.size();
+}
+
+// What the lanes here wait for may be done by a block that has not begun.
+void Worker::begin_another_block() {
+  may_begin_another_ = false;
+  if (program_.all_begun()) return;
+  if (!take_room()) {
+    if (stalled_ns_ == 0) stalled_ns_ = peal::running_ns();
+    return;
+  }
+  may_begin_another_ = begin_block();
+  if (!may_begin_another_ && !program_.cooperative) ResidentLanes::give_back(program_.block_lanes);
+}
+
+void Worker::check_stall() {
+  const uint64_t limit_ms = program_.limits.stall_ms;
+  if (program_.all_begun()) return got_on();
+  if (limit_ms == 0 || peal::running_ns() - stalled_ns_ < limit_ms * 1'000'000) return;
+  if (!gave_up_) ++program_.gave_up;
+  gave_up_ = true;
+  if (program_.gave_up != program_.workers) return;  // another one gets on
+  throw LaneError(
+      "launch: of " + std::to_string(program_.block_count) + " blocks " +
+      std::to_string(program_.begun()) + " have begun, and for " + std::to_string(limit_ms) +
+      " ms no lane of those that are resident has ended or got on: they may wait for a block that "
+      "has no room (Limits::max_lanes = " +
+      std::to_string(program_.limits.max_lanes) +
+      "). Blocks that wait for each other must all be resident: launch fewer, or raise the limit "
+      "by SIMT_MAX_LANES or set_limits()");
+}
+
+PEAL_SIMT_UNSEEN void Worker::switch_to(Fiber& fiber) {
+  if (&fiber == &thread_.own) return;
+  thread_.own.switch_to(fiber);
+  thread_.exceptions = own_exceptions_;
+  set_current_lane(nullptr);
 }
 
 void Worker::unwind_lanes() {
-  for (Block& block : blocks_) {
+  fresh_ = nullptr;
+  while (residents_.first != nullptr) {
+    Block& block = *residents_.first->lanes->block;
     for (Lane& lane : block.lanes()) {
       if (!lane.started || lane.ended) continue;
       lane.abandoned = true;
-      resume(lane, *exceptions_);  // an abandoned lane does not suspend again
+      show(lane);
+      switch_to(*lane.fiber);  // an abandoned lane does not suspend again
     }
+    retire(block);
   }
 }
 
-PEAL_SIMT_UNSEEN void Worker::enter_lane(void* argument) {
-  Lane& lane = *static_cast<Lane*>(argument);
-  Worker& worker = *this_worker;
-  acquire_from(&worker.start_tag_);
-  worker.run_body();
-  release_to(&worker.end_tag_);
-  lane.request.call = LaneCall::kExit;
-  lane.fiber.finish();
+// ---- a fiber's flow
+
+PEAL_SIMT_UNSEEN void Worker::serve(Fiber& fiber) {
+  for (;;) {
+    worker_of_thread->run_lanes_on(fiber);
+    Fiber& to = worker_of_thread->stand_down(fiber);
+    if (&to != &fiber) fiber.switch_to(to);
+  }
+}
+
+PEAL_SIMT_UNSEEN void Worker::run_lanes_on(Fiber& fiber) {
+  for (Lane* lane = begin_lane(fiber); lane != nullptr; lane = begin_lane(fiber)) {
+    acquire_from(lane->block->start_tag());
+    run_body();
+    release_to(lane->block->end_tag());
+    end(*lane);
+    if (kThreadSanitized) return;  // to which what runs on one fiber is in order
+  }
+}
+
+Lane* Worker::begin_lane(Fiber& fiber) {
+  const OfAnother books;
+  if (fresh_ == nullptr || program_.outcome.stopped()) return nullptr;
+  Lane& lane = fresh_->lanes()[fresh_at_];
+  if (++fresh_at_ == fresh_->lanes().size()) fresh_ = nullptr;
+  name_fiber(fiber.stack(), lane);
+  lane.fiber = &fiber;
+  lane.started = true;
+  show(lane);
+  return &lane;
 }
 
 void Worker::run_body() {
@@ -165,6 +240,101 @@ void Worker::run_body() {
   } catch (...) {
     program_.outcome.fail(std::current_exception());
   }
+}
+
+void Worker::end(Lane& lane) {
+  const OfAnother books;
+  lane.request.call = LaneCall::kExit;
+  if (lane.abandoned) {
+    lane.ended = true;
+    return;
+  }
+  settle(lane);
+  lane.fiber = nullptr;
+  got_on();
+  if (lane.block->live() == 0) retire(*lane.block);
+}
+
+Fiber& Worker::stand_down(Fiber& fiber) {
+  const OfAnother books;
+  thread_.fibers.give_back(fiber);
+  return next();
+}
+
+// ---- both
+
+// Called on the lane, which has asked for something: takes that, and says who runs next.
+Fiber& Worker::pass_on(Lane& lane) {
+  const OfAnother books;
+  lane.exceptions = thread_.exceptions;
+  settle(lane);
+  if (lane.request.call == LaneCall::kYield) {
+    // Only yields make a pass: a loop that also votes or shuffles each turn spins all the same.
+    ++yields_;
+    waits_ += lane.request.value == 0 ? kYieldWeight : kBreathWeight;
+  } else {
+    ++waits_;
+  }
+  if (take_progress()) got_on();
+  return next();
+}
+
+Fiber& Worker::next() {
+  const OfAnother books;
+  if (program_.outcome.stopped()) return thread_.own;
+  // To ThreadSanitizer a fiber is behind whoever made it: that shall be no lane.
+  if (fresh_ != nullptr) return kThreadSanitized ? thread_.own : idle_fiber();
+  if (ready_.empty() || all_wait() || yields_ >= std::max(ready_.size(), kPassTurns)) {
+    return thread_.own;
+  }
+  Lane& lane = ready_.pop();
+  show(lane);
+  return *lane.fiber;
+}
+
+// The thread's own where there is none.
+Fiber& Worker::idle_fiber() {
+  try {
+    Fiber& fiber = thread_.fibers.take();
+    thread_.exceptions = {};
+    return fiber;
+  } catch (...) {
+    program_.outcome.fail(std::current_exception());
+    return thread_.own;
+  }
+}
+
+void Worker::show(Lane& lane) {
+  const OfAnother books;
+  thread_.watch.count_slice();
+  thread_.thread_index = lane.thread;
+  thread_.block_index = lane.block->index();
+  thread_.exceptions = lane.exceptions;
+  set_current_lane(&lane);
+}
+
+void Worker::settle(Lane& lane) {
+  try {
+    lane.block->settle(lane);
+  } catch (...) {
+    program_.outcome.fail(std::current_exception());
+  }
+}
+
+// A wait has ended, and so has the time in which nobody got on.
+void Worker::got_on() {
+  waits_ = 0;
+  backoff_.reset();
+  stalled_ns_ = 0;
+  if (std::exchange(gave_up_, false)) --program_.gave_up;
+}
+
+void Worker::retire(Block& block) {
+  residents_.remove(block.resident());
+  idle_blocks_.push_back(&block);
+  --blocks_here_;
+  if (blocks_here_ != 0 && !program_.cooperative) ResidentLanes::give_back(program_.block_lanes);
+  may_begin_another_ = true;
 }
 
 }  // namespace peal::simt

@@ -1,64 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One thread of a launch and the blocks dealt to it. The loop: pop a lane, run a slice, settle.
+// A thread's part of a launch: it begins one block after another, and runs their lanes in turn.
+//
+//   block begins --> its lanes begin, one after another, on one fiber
+//     lane ends            the next one begins on the same fiber: a loop
+//     lane has to wait     the fiber is the lane's until that ends; the next begins on another
+//   lanes that can go on take turns, each switching to the next; the thread's own flow comes in
+//   between when a block is to begin, when all lanes wait, and when nothing is left
 //
 // Invariant: the lanes of a worker run on its thread only, one at a time.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <exception>
-#include <functional>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <vector>
 
 #include "simt/lanes/block.h"
-#include "simt/lanes/launch.h"
+#include "simt/lanes/fibers.h"
+#include "simt/lanes/lane_thread.h"
+#include "simt/lanes/launch_state.h"
 #include "simt/lanes/ready.h"
-#include "simt/lanes/stack_pool.h"
-#include "simt/lanes/watch.h"
 
 namespace peal::simt {
-
-/// How a launch ends: the first failure stops all of its workers.
-class LaunchOutcome {
- public:
-  void fail(std::exception_ptr error);
-  bool stopped() const { return stopped_.load(std::memory_order_relaxed); }
-  /// The first failure or null; once all workers have ended.
-  std::exception_ptr error() const { return error_; }
-
- private:
-  std::atomic<bool> stopped_{false};
-  std::mutex mutex_;
-  std::exception_ptr error_;
-};
-
-/// What the workers of one launch have in common.
-struct LaunchState {
-  Dim3 blocks;
-  Dim3 threads;
-  size_t shared_bytes = 0;
-  const void* kernel = nullptr;  // its address
-  std::vector<std::unique_ptr<StackSlab>>
-      slabs;  // lane n of the grid has stack n % 32 of slab n / 32
-  std::function<void()> lane_body;
-  unsigned busy_ms = 0;
-  LaunchOutcome outcome;
-  Bell bell;                     // rung when a worker has ended, or has something to tell
-  std::atomic<size_t> ended{0};  // workers
-};
-
-/// The number of lanes of a grid; throws Error for what CUDA would refuse or the limits exclude.
-size_t checked_lanes(const Grid& grid, const Limits& limits);
-
-/// The index of block `number`, x fastest.
-Dim3 block_index(const Dim3& blocks, uint64_t number);
 
 /// What a worker does between two passes over lanes that all spin: offers its CPU to other threads,
 /// and after a long wait naps. Up to 8 processes with their workers and NIC
@@ -82,42 +48,79 @@ class Backoff {
 
 class Worker {
  public:
-  explicit Worker(LaunchState& program) : program_(program) {}
+  /// Of the calling thread. It keeps `residents` for a debugger.
+  Worker(LaunchState& program, ResidentBlocks& residents)
+      : program_(program), residents_(residents) {}
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  /// Deals block number `number` (x fastest) to this worker, before run().
-  void add(uint64_t number);
-
   const void* kernel() const { return program_.kernel; }
+  /// A word for what the kernel of this launch has of its own.
+  void*& word() { return word_; }
 
-  /// Says on stderr what the worker's watch has found, if it has. Another thread calls.
-  void tell_of_busy_lane();
-
-  /// The thread's body: returns when every lane ended or, after a failure, was unwound.
+  /// Returns when no block is left for it and all its lanes ended or, after a failure, were
+  /// unwound.
   void run();
 
-  const std::deque<Block>& blocks() const { return blocks_; }
+  /// Called on a lane that has asked for something: others run until it can go on.
+  void leave(Lane& lane);
+
+  /// The lane's fiber, between lanes.
+  [[noreturn]] static void serve(Fiber& fiber);
 
  private:
   void run_lanes();
-  void begin(Lane& lane);
+  // The thread's own flow.
+  void turn();
+  bool begin_block();
+  Block& idle_block();
+  void begin_another_block();
+  bool all_wait() const;
+  bool take_room() const;
+  void check_stall();
+  void switch_to(Fiber& fiber);
   void unwind_lanes();
-  static void enter_lane(void* lane);
+  // A fiber's.
+  void run_lanes_on(Fiber& fiber);
+  Lane* begin_lane(Fiber& fiber);
   void run_body();
+  void end(Lane& lane);
+  Fiber& stand_down(Fiber& fiber);
+  // Both.
+  Fiber& pass_on(Lane& lane);
+  Fiber& next();
+  Fiber& idle_fiber();
+  void show(Lane& lane);
+  void settle(Lane& lane);
+  void got_on();
+  void retire(Block& block);
 
   LaunchState& program_;
+  ResidentBlocks& residents_;
+  LaneThread& thread_ = LaneThread::of_this();
+  const ExceptionState own_exceptions_ = thread_.exceptions;
   Ready ready_;
-  std::deque<Block> blocks_;
+  Block* fresh_ = nullptr;  // some of its lanes have not begun; null: there is none
+  size_t fresh_at_ = 0;     // the first of these
+  uint64_t waits_ = 0;      // of lanes since one has ended or got on, by their weight
+  size_t yields_ = 0;       // since the last pass
   Backoff backoff_;
-  ExceptionState* exceptions_ = nullptr;  // of the thread
-  size_t yields_ = 0;                     // since the last pass
-  std::atomic<uint64_t> slices_{0};       // begun; one thread writes
-  std::mutex watch_mutex_;
-  std::optional<SignalWatch> watch_;  // guarded by watch_mutex_
-  // Words that stand for "lanes may start" and "lanes ended" to ThreadSanitizer.
-  char start_tag_ = 0;
-  char end_tag_ = 0;
+  uint64_t blocks_here_ = 0;
+  bool may_begin_another_ = true;
+  uint64_t stalled_ns_ = 0;  // since when no block can begin and no lane gets on; 0: one does
+  bool gave_up_ = false;     // that was too long ago
+  std::vector<std::unique_ptr<Block>> blocks_;
+  std::deque<Block*> idle_blocks_;
+  void* word_ = nullptr;
 };
+
+/// The worker whose lanes this thread runs; null: none.
+Worker* this_worker();
+
+PEAL_SIMT_SWITCH void Worker::leave(Lane& lane) {
+  Fiber& from = *lane.fiber;
+  Fiber& to = pass_on(lane);
+  if (&to != &from) from.switch_to(to);
+}
 
 }  // namespace peal::simt

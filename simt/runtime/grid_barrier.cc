@@ -4,6 +4,7 @@
 #include "simt/lanes/lane.h"
 #include "simt/lanes/launch.h"
 #include "simt/lanes/sanitizer.h"
+#include "simt/lanes/worker.h"
 #include "simt/runtime/groups.h"
 #include "simt/simulation/simulated_process.h"
 #include "simt/simulation/simulation.h"
@@ -11,12 +12,16 @@
 namespace peal::simt::cuda {
 namespace {
 
-// Each worker's thread has one: it runs lanes of one grid and ends with it.
-constinit thread_local GridBarrier* of_this_grid = nullptr;
+// Null outside of kernels.
+PEAL_SIMT_UNSEEN void** word_of_grid() {
+  if (in_simulation()) return &this_process().grid_barrier;
+  Worker* const worker = this_worker();
+  return worker == nullptr ? nullptr : &worker->word();
+}
 
 PEAL_SIMT_UNSEEN GridBarrier* barrier_of_grid() {
-  if (in_simulation()) return static_cast<GridBarrier*>(this_process().grid_barrier);
-  return of_this_grid;
+  void** const word = word_of_grid();
+  return word == nullptr ? nullptr : static_cast<GridBarrier*>(*word);
 }
 
 }  // namespace
@@ -24,11 +29,7 @@ PEAL_SIMT_UNSEEN GridBarrier* barrier_of_grid() {
 bool grid_meets() { return barrier_of_grid() != nullptr; }
 
 PEAL_SIMT_UNSEEN GridBarrier::Member::Member(GridBarrier& barrier) : barrier_(barrier) {
-  if (in_simulation()) {
-    this_process().grid_barrier = &barrier;
-  } else {
-    of_this_grid = &barrier;
-  }
+  *word_of_grid() = &barrier;
 }
 
 void meet_grid() {

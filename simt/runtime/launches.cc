@@ -18,7 +18,7 @@ int resident_blocks(int threads, size_t shared_bytes) {
   const int by_threads = all.maxThreadsPerMultiProcessor / threads;
   const auto by_memory = static_cast<int>(all.sharedMemPerMultiprocessor /
                                           (shared_bytes + all.reservedSharedMemPerBlock));
-  // All blocks of a grid are alive at once, in simt.
+  // Of a grid whose blocks wait for each other all must be resident.
   const auto by_lanes =
       static_cast<int>(limits().max_lanes) / threads / std::max(1, all.multiProcessorCount);
   return std::min({by_threads, by_memory, by_lanes, all.maxBlocksPerMultiProcessor});
@@ -43,9 +43,6 @@ cudaError_t start_bound(const Start& start, std::function<void()> lane_body) {
     if (lane_body == nullptr) return cudaErrorInvalidDeviceFunction;
     const Grid grid{start.blocks, start.threads, start.shared_bytes};
     if (!start.cooperative) return cuda::start(stream, grid, kName, std::move(lane_body));
-    const uint64_t most = limits().max_lanes;
-    const bool fits = start.blocks.count() <= most / std::max<uint64_t>(1, start.threads.count());
-    if (!fits) return cudaErrorCooperativeLaunchTooLarge;
     return start_cooperative(stream, grid, kName, std::move(lane_body));
   });
 }

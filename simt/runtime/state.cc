@@ -6,8 +6,8 @@
 #include <string>
 
 #include "simt/lanes/lane.h"
+#include "simt/lanes/launch_state.h"
 #include "simt/lanes/symbol.h"
-#include "simt/lanes/worker.h"
 #include "simt/runtime/grid_barrier.h"
 #include "simt/simulation/simulation.h"
 
@@ -49,14 +49,25 @@ std::string name_of(const std::string& given, const Grid& grid) {
   return given.empty() ? function_at(reinterpret_cast<uintptr_t>(grid.kernel)) : given;
 }
 
+// Of a grid that does not fit: what CUDA answers.
+cudaError_t error_of(const Grid& grid) {
+  try {
+    check_grid(grid);
+  } catch (const LaneError&) {
+    return grid.shared_bytes > kMaxSharedBytes ? cudaErrorInvalidValue
+                                               : cudaErrorInvalidConfiguration;
+  }
+  return cudaErrorCooperativeLaunchTooLarge;
+}
+
 cudaError_t check(const Grid& grid, const std::string& kernel) {
   try {
     if (in_kernel()) throw LaneError("launch: called from inside a kernel; only the host launches");
-    checked_lanes(grid, limits());
+    grid.cooperative ? static_cast<void>(checked_lanes(grid, limits())) : check_grid(grid);
     return cudaSuccess;
   } catch (const LaneError& error) {
     say(name_of(kernel, grid).c_str(), error.what());
-    return cudaErrorInvalidConfiguration;
+    return in_kernel() ? cudaErrorInvalidConfiguration : error_of(grid);
   }
 }
 
@@ -86,7 +97,7 @@ cudaError_t start(Stream& stream, const Grid& grid, const char* kernel,
     if (const cudaError_t error = check(grid, given); error != cudaSuccess) return error;
     stream.add([grid, given, body = std::move(lane_body)] {
       try {
-        launch(grid, body).wait();
+        launch_and_wait(grid, body);
       } catch (...) {
         break_with(name_of(given, grid).c_str(), std::current_exception());
         throw;
@@ -96,8 +107,10 @@ cudaError_t start(Stream& stream, const Grid& grid, const char* kernel,
   });
 }
 
-cudaError_t start_cooperative(Stream& stream, const Grid& grid, const char* kernel,
+cudaError_t start_cooperative(Stream& stream, const Grid& asked, const char* kernel,
                               std::function<void()> lane_body) {
+  Grid grid = asked;
+  grid.cooperative = true;
   const auto lanes = grid.blocks.count() * grid.threads.count();
   // A graph runs it again, so each run brings the barrier back to where it began.
   const auto barrier = std::make_shared<GridBarrier>(lanes);

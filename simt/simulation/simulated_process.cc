@@ -22,20 +22,6 @@ class SimulatedGrid : public Launch::State {
 
 }  // namespace
 
-unsigned Stacks::take() {
-  if (free_.empty()) {
-    auto slabs = pool_->take(kSlabStacks, max_lanes_, bytes_);
-    for (auto& slab : slabs) slabs_.push_back(std::move(slab));
-    for (unsigned i = kSlabStacks; i-- > 0;) {
-      free_.push_back(static_cast<unsigned>(count_ * kSlabStacks) + i);
-    }
-    ++count_;
-  }
-  const unsigned slot = free_.back();
-  free_.pop_back();
-  return slot;
-}
-
 std::unique_ptr<Launch::State> start_grid(const Grid& grid, std::function<void()> lane_body) {
   return std::make_unique<SimulatedGrid>(grid, std::move(lane_body));
 }

@@ -15,7 +15,6 @@
 #include "simt/lanes/block.h"
 #include "simt/lanes/debug.h"
 #include "simt/lanes/launch.h"
-#include "simt/lanes/stack_pool.h"
 #include "simt/simulation/memory.h"
 #include "simt/simulation/simulation.h"
 
@@ -35,6 +34,7 @@ struct SimulatedProcess {
   std::function<void()> body;
   std::string kernel;  // its name, once somebody has asked
   std::deque<Block> blocks;
+  std::vector<ResidentBlocks> residents{1};
   ListedGrid listed;
   size_t alive = 0;              // lanes that have not ended
   std::vector<Released> behind;  // what its lanes had done when they ended
@@ -46,28 +46,6 @@ struct SimulatedProcess {
 
   bool lasts() const { return kind == ProcessKind::kGrid || kind == ProcessKind::kHost; }
   bool on_host() const { return kind == ProcessKind::kHost || kind == ProcessKind::kThread; }
-};
-
-/// Stacks of one size, each used by one lane after another.
-class Stacks {
- public:
-  Stacks(size_t bytes, size_t max_lanes) : bytes_(bytes), max_lanes_(max_lanes) {}
-  ~Stacks() { pool_->give_back(std::move(slabs_), kSlabStacks * count_); }
-  Stacks(const Stacks&) = delete;
-  Stacks& operator=(const Stacks&) = delete;
-
-  /// Throws Error where there is no more room.
-  unsigned take();
-  void give_back(unsigned slot) { free_.push_back(slot); }
-  Stack at(unsigned slot) { return slabs_[slot / kSlabStacks]->at(slot % kSlabStacks); }
-
- private:
-  const size_t bytes_;
-  const size_t max_lanes_;
-  const std::shared_ptr<StackPool> pool_ = StackPool::shared();
-  std::vector<std::unique_ptr<StackSlab>> slabs_;
-  size_t count_ = 0;  // slabs
-  std::vector<unsigned> free_;
 };
 
 // Called on a lane of a simulation.

@@ -12,14 +12,15 @@
 
 #include "simt/lanes/block.h"
 #include "simt/lanes/crash.h"
+#include "simt/lanes/fibers.h"
 #include "simt/lanes/lane.h"
+#include "simt/lanes/launch_state.h"
 #include "simt/lanes/place.h"
 #include "simt/lanes/plain_access.h"
 #include "simt/lanes/sanitizer.h"
 #include "simt/lanes/scheduler.h"
 #include "simt/lanes/suspend.h"
 #include "simt/lanes/symbol.h"
-#include "simt/lanes/worker.h"
 #include "simt/simulation/announced.h"
 #include "simt/simulation/simulated_process.h"
 
@@ -65,6 +66,8 @@ class Simulation::State final : public Scheduler {
         memory(limits.memory_bytes, decisions),
         limits_(limits) {
     memory.set_weakness(profile.weakness);
+    fibers_.set_stack_bytes(simt::limits().stack_bytes);
+    host_fibers_.set_stack_bytes(kHostStackBytes);
   }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -102,13 +105,13 @@ class Simulation::State final : public Scheduler {
   uint64_t number(const AgentGroup& place);
   Lane& choose();
   void run_lanes();
-  void begin(Lane& lane);
+  Fibers& fibers_of(const Lane& lane) { return lane.on_host ? host_fibers_ : fibers_; }
   void slice(Lane& lane);
   void end(Lane& lane);
   void let_time_pass();
   void unwind();
   std::string report() const;
-  static void enter_lane(void* lane);
+  [[noreturn]] static void serve(Fiber& fiber);
   void run_body(const Lane& lane);
 
   const SimulationLimits limits_;
@@ -116,11 +119,11 @@ class Simulation::State final : public Scheduler {
   Ready ready_{&bag_};
   std::vector<std::shared_ptr<SimulatedProcess>> processes_;
   std::vector<SimulatedProcess*> process_of_agent_;
-  std::vector<unsigned> stack_of_agent_;
   std::vector<uint64_t> asleep_until_;                 // in slices, by agent
   std::map<int, std::vector<uint64_t>> ended_agents_;  // by device
   int blocks_ = 0;
-  size_t lasting_ = 0;  // lanes alive that the run waits for
+  size_t alive_ = 0;    // lanes
+  size_t lasting_ = 0;  // of those, the ones that the run waits for
   uint64_t changes_seen_ = 0;
   uint64_t idle_slices_ = 0;
   uint64_t last_ = 0;         // agent that ran
@@ -128,8 +131,8 @@ class Simulation::State final : public Scheduler {
   unsigned last_points_ = 0;  // of an abandoned lane
   std::exception_ptr failure_;
   ExceptionState* exceptions_ = nullptr;
-  Stacks stacks_{simt::limits().stack_bytes, simt::limits().max_lanes};
-  Stacks host_stacks_{kHostStackBytes, simt::limits().max_lanes};
+  Fibers fibers_{&State::serve};
+  Fibers host_fibers_{&State::serve};
 };
 
 namespace {
@@ -150,7 +153,6 @@ uint64_t Simulation::State::number(const AgentGroup& place) {
   std::vector<uint64_t>& ended = ended_agents_[place.device];
   if (ended.empty() || !runs()) {
     process_of_agent_.push_back(nullptr);
-    stack_of_agent_.push_back(0);
     asleep_until_.push_back(0);
     return memory.add_agent(place);
   }
@@ -163,7 +165,14 @@ uint64_t Simulation::State::number(const AgentGroup& place) {
 std::shared_ptr<SimulatedProcess> Simulation::State::add(Identity who, ProcessKind kind,
                                                          const Grid& grid,
                                                          std::function<void()> body) {
-  const size_t lanes = checked_lanes(grid, simt::limits());
+  const Limits in_force = simt::limits();
+  const size_t lanes = checked_lanes(grid, in_force);
+  if (alive_ + lanes > in_force.max_lanes) {
+    throw LaneError("simulation: " + std::to_string(alive_) + " lanes are alive, and " +
+                    std::to_string(lanes) +
+                    " more exceed Limits::max_lanes = " + std::to_string(in_force.max_lanes));
+  }
+  alive_ += lanes;
   Released before;
   if (runs()) before = memory.release(agent());
   auto process = std::make_shared<SimulatedProcess>();
@@ -173,12 +182,15 @@ std::shared_ptr<SimulatedProcess> Simulation::State::add(Identity who, ProcessKi
   process->grid = grid;
   process->body = std::move(body);
   process->alive = lanes;
-  std::vector<const Lane*> first_lanes;
-  for (uint64_t at = 0; at < grid.blocks.count(); ++at) {
-    Block& block = process->blocks.emplace_back(block_index(grid.blocks, at), grid.threads,
-                                                grid.shared_bytes, ready_, this);
-    first_lanes.push_back(block.lanes().data());
+  for (uint64_t at = grid.blocks.count(); at-- > 0;) {
+    Block& block =
+        process->blocks.emplace_front(grid.threads, grid.shared_bytes, ready_, nullptr, this);
+    block.begin(grid.blocks, at);
+    process->residents[0].add(block.resident());
+  }
+  for (Block& block : process->blocks) {
     for (Lane& lane : block.lanes()) {
+      ready_.push(lane);
       lane.rank = number({process->who.device, blocks_});
       lane.on_host = process->on_host();
       process_of_agent_[lane.rank] = process.get();
@@ -186,7 +198,7 @@ std::shared_ptr<SimulatedProcess> Simulation::State::add(Identity who, ProcessKi
     }
     ++blocks_;
   }
-  process->listed.show(grid.blocks, grid.threads, std::move(first_lanes));
+  process->listed.show(grid.blocks, grid.threads, process->residents);
   if (process->lasts()) lasting_ += lanes;
   return process;
 }
@@ -220,21 +232,18 @@ void Simulation::State::let_time_pass() {
   now += kSliceNs << std::min<uint64_t>(doublings, kFastest);
 }
 
-void Simulation::State::begin(Lane& lane) {
-  Stacks& stacks = lane.on_host ? host_stacks_ : stacks_;
-  const unsigned slot = stacks.take();
-  stack_of_agent_[lane.rank] = slot;
-  start(lane, stacks.at(slot), slot, &State::enter_lane);
-}
-
 void Simulation::State::slice(Lane& lane) {
   const Grid& grid = process_of(lane).grid;
   points_ = 0;
-  if (!lane.started) begin(lane);
+  if (!lane.started) {
+    lane.fiber = &fibers_of(lane).take();
+    name_fiber(lane.fiber->stack(), lane);
+    lane.started = true;
+  }
   blockDim = grid.threads;
   gridDim = grid.blocks;
   release_to(this);  // see leave() in lane.cc
-  resume(lane, *exceptions_);
+  resume(lane, home(), *exceptions_);
   acquire_from(this);
   announced.settle();
   if (lane.abandoned) return;
@@ -244,7 +253,8 @@ void Simulation::State::slice(Lane& lane) {
 
 void Simulation::State::end(Lane& lane) {
   SimulatedProcess& process = process_of(lane);
-  (lane.on_host ? host_stacks_ : stacks_).give_back(stack_of_agent_[lane.rank]);
+  fibers_of(lane).give_back(*std::exchange(lane.fiber, nullptr));
+  --alive_;
   memory.fence(lane.rank, MemoryOrder::kRelease);  // a kernel that has ended is seen by all
   process.behind.push_back(memory.release(lane.rank));
   ended_agents_[process.who.device].push_back(lane.rank);
@@ -329,14 +339,17 @@ void Simulation::State::run() {
   }
 }
 
-PEAL_SIMT_UNSEEN void Simulation::State::enter_lane(void* argument) {
-  Lane& lane = *static_cast<Lane*>(argument);
-  State& state = *running();
-  acquire_from(&state);
-  state.run_body(lane);
-  release_to(&state);
-  lane.request.call = LaneCall::kExit;
-  lane.fiber.finish();
+// Between lanes the fiber stands in switch_to().
+PEAL_SIMT_UNSEEN void Simulation::State::serve(Fiber& fiber) {
+  for (;;) {
+    Lane& lane = *current_lane();
+    State& state = *running();
+    acquire_from(&state);
+    state.run_body(lane);
+    release_to(&state);
+    lane.request.call = LaneCall::kExit;
+    fiber.switch_to(state.home());
+  }
 }
 
 void Simulation::State::run_body(const Lane& lane) {
@@ -436,7 +449,7 @@ std::string who_runs() {
   }
   const std::string text = process.who.name + process.kernel;
   if (process.grid.blocks.count() * process.grid.threads.count() == 1) return text;
-  return text + ", block " + std::to_string(lane.block->number(process.grid.blocks)) + " thread " +
+  return text + ", block " + std::to_string(lane.block->number()) + " thread " +
          std::to_string(thread_rank());
 }
 

@@ -486,7 +486,6 @@ TEST(Grids, ThatCudaWouldRefuseAreRefusedWithTheReason) {
   refused({.blocks = 1, .threads = 1025}, "threads = 1025");
   refused({.blocks = 1, .threads = {33, 32, 1}}, "a block has at most 1024");
   refused({.blocks = {1, 65'536, 1}, .threads = 1}, "blocks = 1 x 65536 x 1");
-  refused({.blocks = 1 << 20, .threads = 1024}, "Limits::max_lanes");
   refused({.blocks = 1, .threads = 1, .shared_bytes = 1 << 20}, "shared_bytes = 1048576");
   run({.blocks = 2, .threads = 1024}, nothing);
 }

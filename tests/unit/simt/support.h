@@ -37,6 +37,13 @@ class LimitsFor {
   const Limits before_;
 };
 
+/// The limits in force with another number of lanes that may be resident.
+inline Limits with_lanes(unsigned lanes) {
+  Limits changed = limits();
+  changed.max_lanes = lanes;
+  return changed;
+}
+
 /// The limits in force with another number of workers.
 inline Limits with_workers(unsigned workers) {
   Limits changed = limits();

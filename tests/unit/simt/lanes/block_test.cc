@@ -17,6 +17,12 @@
 namespace peal::simt {
 namespace {
 
+/// Waits for all lanes of the grid.
+void meet_all(std::atomic<unsigned>& arrived, unsigned lanes) {
+  ++arrived;
+  while (arrived < lanes) yield();
+}
+
 TEST(SimtBlock, OrdersMemoryAtTheBarrier) {
   // Plain memory: ThreadSanitizer reports this test when the barrier does not order it.
   std::vector<unsigned> cells(3 * 100);
@@ -106,10 +112,13 @@ TEST(SimtBlock, ReportsABarrierThatAWarpCollectiveBlocks) {
   EXPECT_NE(error.find("deadlock"), std::string::npos) << error;
 }
 
+// Of blocks that are resident at the same time: others take over the memory of those before.
 TEST(SimtShared, IsOnePieceForABlock) {
   static const int key = 0;
   std::vector<void*> at(4 * 64);
-  run({4, 64}, [&at] {
+  std::atomic<unsigned> arrived{0};
+  run({4, 64}, [&] {
+    meet_all(arrived, 4 * 64);
     auto* const cells = static_cast<unsigned*>(block_shared(&key, 64 * sizeof(unsigned), 64));
     cells[threadIdx.x] = threadIdx.x * 3;
     sync_block();
@@ -154,7 +163,9 @@ TEST(SimtShared, ReportsAlignmentsThatCannotBe) {
 TEST(SimtShared, GivesDynamicMemoryOfTheSizeAskedFor) {
   constexpr size_t kBytes = 100 * 1024;
   std::vector<void*> at(3);
-  run({3, 32, kBytes}, [&at] {
+  std::atomic<unsigned> arrived{0};
+  run({3, 32, kBytes}, [&] {
+    meet_all(arrived, 3 * 32);
     auto* const bytes = static_cast<unsigned char*>(dynamic_shared());
     const size_t share = kBytes / 32;
     std::memset(bytes + lane_id() * share, static_cast<int>(lane_id() + 1), share);

@@ -13,6 +13,7 @@
 #include "simt/lanes/lane.h"
 #include "simt/lanes/launch.h"
 #include "simt/simulation/simulation.h"
+#include "tests/unit/simt/support.h"
 
 namespace peal::simt {
 namespace {
@@ -45,6 +46,10 @@ uint64_t field(const char* of, const std::byte* object, const std::string& name)
   return value;
 }
 
+const std::byte* pointer(const char* of, const std::byte* object, const std::string& name) {
+  return reinterpret_cast<const std::byte*>(field(of, object, name));
+}
+
 TEST(Debug, AGridIsListedWhileItRuns) {
   EXPECT_TRUE(listed().empty());
   std::vector<size_t> seen(4);
@@ -63,18 +68,21 @@ TEST(Debug, ALaneTellsWhatItWaitsIn) {
     }
     for (int i = 0; i < 10; ++i) yield();  // lane 0 is there by now
     const std::byte* const grid = listed().at(0);
-    EXPECT_EQ(field("Grid", grid, "block_count"), 1u);
-    const std::byte* lane = nullptr;
-    std::memcpy(&lane, reinterpret_cast<const void*>(field("Grid", grid, "first_lanes")),
-                sizeof lane);
+    EXPECT_EQ(field("Grid", grid, "worker_count"), 1u);
+    const std::byte* const block =
+        pointer("Residents", pointer("Grid", grid, "residents"), "first");
+    EXPECT_EQ(field("Block", block, "number"), 0u);
+    EXPECT_EQ(field("Block", block, "next"), 0u);
+    const std::byte* const lane = pointer("Block", block, "lanes");
     call = field("Lane", lane, "call");
     mask = field("Lane", lane, "mask");
     EXPECT_EQ(field("Lane", lane, "started"), 1u);
     EXPECT_EQ(field("Lane", lane, "ended"), 0u);
-    const uint64_t saved = field("Lane", lane, "saved");
-    const uint64_t stack = field("Lane", lane, "stack");
+    const std::byte* const fiber = pointer("Lane", lane, "fiber");
+    const uint64_t saved = field("Fiber", fiber, "saved");
+    const uint64_t stack = field("Fiber", fiber, "stack");
     EXPECT_GT(saved, stack);
-    EXPECT_LT(saved, stack + field("Lane", lane, "stack_bytes"));
+    EXPECT_LT(saved, stack + field("Fiber", fiber, "stack_bytes"));
     EXPECT_EQ(field("Lane", lane + type("Lane").bytes, "ended"), 0u);
     sync_warp(3);
   }).wait();
@@ -82,6 +90,22 @@ TEST(Debug, ALaneTellsWhatItWaitsIn) {
   while (name->name != nullptr && name->offset != call) ++name;
   EXPECT_STREQ(name->name, "__syncwarp");
   EXPECT_EQ(mask, 3u);
+}
+
+TEST(Debug, BlocksAreListedFromTheirBeginningToTheirEnd) {
+  Limits one = limits();
+  one.workers = 1;
+  const LimitsFor scope(one);
+  std::vector<uint64_t> first(3, 99);
+  std::vector<uint64_t> next(3, 99);
+  launch({3, 1}, [&] {
+    const std::byte* const block =
+        pointer("Residents", pointer("Grid", listed().at(0), "residents"), "first");
+    first[blockIdx.x] = field("Block", block, "number");
+    next[blockIdx.x] = field("Block", block, "next");
+  }).wait();
+  EXPECT_EQ(first, (std::vector<uint64_t>{0, 1, 2}));
+  EXPECT_EQ(next, (std::vector<uint64_t>{0, 0, 0}));
 }
 
 TEST(Debug, GridsOfASimulationAreListedToo) {

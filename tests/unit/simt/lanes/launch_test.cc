@@ -48,6 +48,10 @@ void expect_indices(const Grid& grid) {
   }
 }
 
+Grid cooperative(const Dim3& blocks, const Dim3& threads) {
+  return {.blocks = blocks, .threads = threads, .cooperative = true};
+}
+
 TEST(SimtLaunch, RunsOneLane) { expect_indices({1, 1}); }
 
 TEST(SimtLaunch, NumbersOneDimension) { expect_indices({5, 70}); }
@@ -180,27 +184,24 @@ TEST(SimtLaunch, RefusesWhatCudaRefuses) {
   EXPECT_NE(error_of({1, 1, 228 * 1024}, nothing).find("shared_bytes"), std::string::npos);
 }
 
-TEST(SimtLaunch, RefusesGridsOverTheLimit) {
-  EXPECT_NE(error_of({limits().max_lanes / 1024 + 1, 1024}, [] {}).find("max_lanes"),
+TEST(SimtLaunch, RefusesCooperativeGridsOverTheLimit) {
+  EXPECT_NE(error_of(cooperative(limits().max_lanes / 1024 + 1, 1024), [] {}).find("max_lanes"),
             std::string::npos);
   // The product of these overflows 64 bits.
-  EXPECT_NE(error_of({{0x7fffffff, 65535, 65535}, 1024}, [] {}).find("max_lanes"),
+  EXPECT_NE(error_of(cooperative({0x7fffffff, 65535, 65535}, 1024), [] {}).find("max_lanes"),
             std::string::npos);
 }
 
-TEST(SimtLaunch, CountsAllLaunchesAgainstTheLimit) {
-  Limits few = limits();
-  few.max_lanes = 64;
-  const LimitsFor scope(few);
+TEST(SimtLaunch, DoesNotWaitForTheLanesOfOtherLaunches) {
+  const LimitsFor scope(with_lanes(64));
   std::atomic<bool> go{false};
   Launch running = launch({1, 48}, [&go] {
     while (!go) yield();
   });
-  EXPECT_NE(error_of({1, 32}, [] {}).find("with 48 alive"), std::string::npos);
-  EXPECT_EQ(error_of({1, 16}, [] {}), "");
+  EXPECT_EQ(error_of({1, 32}, [] {}), "");
+  EXPECT_EQ(error_of({9, 64}, [] { sync_block(); }), "");
   go = true;
   running.wait();
-  EXPECT_EQ(error_of({1, 64}, [] {}), "");
 }
 
 TEST(SimtLaunch, RefusesLimitsThatCannotWork) {

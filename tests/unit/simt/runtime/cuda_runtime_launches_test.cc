@@ -48,11 +48,13 @@ TEST(CudaLaunches, RefuseAGridThatCudaRefuses) {
   testing::internal::CaptureStderr();
   EXPECT_EQ(start(default_stream(), {1, 1025}, "wide", [] {}), cudaErrorInvalidConfiguration);
   EXPECT_EQ(start(default_stream(), {0, 32}, "none", [] {}), cudaErrorInvalidConfiguration);
+  EXPECT_EQ(start(default_stream(), {1, 32, 1 << 20}, "large", [] {}), cudaErrorInvalidValue);
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_NE(said.find("kernel wide: launch: threads = 1025"), std::string::npos) << said;
   EXPECT_NE(said.find("kernel none: launch: blocks = 0"), std::string::npos) << said;
-  EXPECT_EQ(cudaPeekAtLastError(), cudaErrorInvalidConfiguration);
-  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidConfiguration);
+  EXPECT_NE(said.find("kernel large: launch: shared_bytes = 1048576"), std::string::npos) << said;
+  EXPECT_EQ(cudaPeekAtLastError(), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidValue);
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);  // such a launch breaks nothing
 }
@@ -172,9 +174,22 @@ TEST(CudaLaunches, AnOrdinaryGridHasNoBarrier) {
 TEST(CudaLaunches, ACooperativeGridMustFit) {
   unsigned* to = nullptr;
   void* arguments[] = {&to};
+  testing::internal::CaptureStderr();
   EXPECT_EQ(cudaLaunchCooperativeKernel(meet_but_some, 1u << 20, 1024, arguments),
             cudaErrorCooperativeLaunchTooLarge);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("which must all be resident"),
+            std::string::npos);
   EXPECT_EQ(cudaGetLastError(), cudaErrorCooperativeLaunchTooLarge);
+}
+
+TEST(CudaLaunches, RunAGridOfMoreLanesThanMayBeResident) {
+  int sum = 0;
+  int* to = &sum;
+  int value = 1;
+  void* arguments[] = {&to, &value};
+  EXPECT_EQ(cudaLaunchKernel(add, 4096, 256, arguments), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(sum, 4096 * 256);
 }
 
 TEST(CudaLaunches, TellHowLargeAGridMayBe) {

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Grids of which only some blocks are resident at a time, and lanes that begin as calls. Hazard:
+// blocks that wait for one that has not begun, memory that grows with the grid.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "simt/lanes/lane.h"
+#include "simt/lanes/launch.h"
+#include "simt/lanes/sanitizer.h"
+#include "simt/runtime/cuda_names.h"
+#include "tests/unit/simt/support.h"
+
+namespace peal::simt {
+namespace {
+
+Limits with_lanes_and_workers(unsigned lanes, unsigned workers) {
+  Limits changed = with_lanes(lanes);
+  changed.workers = workers;
+  return changed;
+}
+
+TEST(SimtWaves, RunEveryBlockOfAGridThatIsNotResidentAsAWhole) {
+  const LimitsFor scope(with_lanes(256));
+  std::vector<std::atomic<unsigned>> runs(1000 * 64);
+  run({1000, 64}, [&] { ++runs[blockIdx.x * 64 + threadIdx.x]; });
+  EXPECT_TRUE(std::ranges::all_of(runs, [](const auto& count) { return count == 1; }));
+}
+
+TEST(SimtWaves, RunBlocksWithBarriersAndSharedMemory) {
+  const LimitsFor scope(with_lanes(256));
+  static const int key = 0;
+  std::atomic<unsigned> wrong{0};
+  run({300, 96}, [&] {
+    auto* const cells = static_cast<unsigned*>(block_shared(&key, 96 * sizeof(unsigned), 64));
+    if (cells[threadIdx.x] != 0xa5a5a5a5) ++wrong;  // another block's are not to be seen
+    sync_block();
+    cells[threadIdx.x] = blockIdx.x + threadIdx.x;
+    sync_block();
+    if (cells[95 - threadIdx.x] != blockIdx.x + 95 - threadIdx.x) ++wrong;
+  });
+  EXPECT_EQ(wrong, 0U);
+}
+
+TEST(SimtWaves, BeginBlocksInOrder) {
+  const LimitsFor scope(with_workers(1));
+  std::vector<unsigned> order(12);
+  std::atomic<unsigned> begun{0};
+  run({{3, 2, 2}, 1},
+      [&] { order[(blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x] = begun++; });
+  for (unsigned i = 0; i < order.size(); ++i) EXPECT_EQ(order[i], i);
+}
+
+// As a scan does that looks back: whoever waits, waits for a block that has begun.
+TEST(SimtWaves, LetABlockWaitForThoseBefore) {
+  const LimitsFor scope(with_lanes(128));
+  std::atomic<unsigned> done{0};
+  run({200, 32}, [&] {
+    if (threadIdx.x == 0) {
+      while (done != blockIdx.x) yield();
+    }
+    sync_block();
+    if (threadIdx.x == 31) ++done;
+  });
+  EXPECT_EQ(done, 200U);
+}
+
+void wait_for_the_last_block(void (*turn)(), unsigned workers) {
+  const LimitsFor scope(with_workers(workers));
+  std::atomic<bool> last{false};
+  run({24, 40}, [&, turn] {
+    if (blockIdx.x == 23) last = true;
+    while (!last) turn();
+  });
+  EXPECT_TRUE(last);
+}
+
+TEST(SimtWaves, BeginBlocksWhileOthersYield) {
+  wait_for_the_last_block([] { yield(); }, 1);
+  wait_for_the_last_block([] { yield(); }, 2);
+}
+
+TEST(SimtWaves, BeginBlocksWhileOthersOnlyLookAtAtomics) {
+  wait_for_the_last_block([] { breathe(); }, 1);
+}
+
+TEST(SimtWaves, BeginBlocksWhileOthersTurnThroughBarriers) {
+  wait_for_the_last_block([] { sync_block(); }, 2);
+}
+
+TEST(SimtWaves, EndWithASentenceWhereResidentBlocksWaitForOneThatHasNoRoom) {
+  // With the most lanes one worker may have all that it would begin.
+  for (const unsigned lanes : {64u, 53 * 32u, 97 * 32u}) {
+    Limits few = with_lanes_and_workers(lanes, 2);
+    few.stall_ms = 50;
+    const LimitsFor scope(few);
+    std::atomic<bool> last{false};
+    const std::string error = error_of({100, 32}, [&] {
+      if (blockIdx.x == 99) last = true;
+      while (!last) yield();
+    });
+    EXPECT_NE(error.find("of 100 blocks"), std::string::npos) << error;
+    EXPECT_NE(error.find("no lane of those that are resident has ended or got on"),
+              std::string::npos)
+        << error;
+    EXPECT_NE(error.find("SIMT_MAX_LANES"), std::string::npos) << error;
+  }
+}
+
+TEST(SimtWaves, HoldAllBlocksOfACooperativeGrid) {
+  const LimitsFor scope(with_lanes_and_workers(640, 2));
+  std::atomic<unsigned> arrived{0};
+  run({.blocks = 20, .threads = 32, .cooperative = true}, [&] {
+    ++arrived;
+    while (arrived < 640) yield();
+  });
+  EXPECT_EQ(arrived, 640U);
+}
+
+TEST(SimtWaves, UnwindTheLanesOfResidentBlocksAndBeginNoOthers) {
+  const LimitsFor scope(with_lanes(128));
+  std::atomic<unsigned> begun{0};
+  std::atomic<int> alive{0};
+  struct Local {
+    explicit Local(std::atomic<int>& counter) : count(counter) { ++count; }
+    ~Local() { --count; }
+    std::atomic<int>& count;
+  };
+  EXPECT_THROW(run({100000, 64},
+                   [&] {
+                     const Local local(alive);
+                     ++begun;
+                     if (blockIdx.x == 20 && threadIdx.x == 7) throw 1;
+                     sync_block();
+                   }),
+               int);
+  EXPECT_EQ(alive, 0);
+  EXPECT_LT(begun, 100000U * 64);
+}
+
+TEST(SimtWaves, BeginToRunTheLargestGridOfCuda) {
+  std::atomic<uint64_t> begun{0};
+  EXPECT_THROW(run({0x7fffffff, 1024},
+                   [&] {
+                     if (++begun == 100000) throw 1;
+                   }),
+               int);
+  EXPECT_THROW(run({{0x7fffffff, 65535, 65535}, 1}, [] { throw 1; }), int);
+}
+
+TEST(SimtWaves, TakeNoStackForLanesThatNeverWait) {
+  if (kThreadSanitized) GTEST_SKIP() << "each lane is a thread to it";
+  const LimitsFor scope(with_workers(1));
+  std::set<const void*> frames;
+  run({40, 256}, [&] { frames.insert(__builtin_frame_address(0)); });
+  EXPECT_EQ(frames.size(), 1U);
+  // Lanes that wait have one each, and those behind them begin on others.
+  frames.clear();
+  run({2, 8}, [&] {
+    frames.insert(__builtin_frame_address(0));
+    sync_block();
+  });
+  EXPECT_EQ(frames.size(), 8U);
+}
+
+TEST(SimtWaves, TouchNoMoreMemoryForALargerGrid) {
+  if (sanitized()) GTEST_SKIP() << "it keeps shadows";
+  const auto most = [] {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss;  // KiB
+  };
+  const auto meet = [] { sync_block(); };
+  run({64, 256}, meet);
+  const long before = most();
+  run({4096, 256}, meet);
+  EXPECT_LT(most() - before, 16 * 1024);
+}
+
+// Its parent's threads are not in a child of fork().
+TEST(SimtWaves, RunInAChildOfFork) {
+  if (sanitized()) GTEST_SKIP() << "it does not follow a child of a process with threads";
+  run({8, 32}, [] { sync_block(); });
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::atomic<unsigned> ended{0};
+    run({8, 32}, [&ended] {
+      sync_block();
+      ++ended;
+    });
+    ::_exit(ended == 8 * 32 ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
+TEST(SimtWaves, GiveEachLaneItsIndicesBehindOneThatWaited) {
+  std::atomic<unsigned> wrong{0};
+  run({50, 64}, [&] {
+    const Dim3 thread = threadIdx;
+    const Dim3 block = blockIdx;
+    if (threadIdx.x % 3 == 0) yield();
+    if (threadIdx.x % 5 == 0) sync_warp(1u << lane_id());
+    if (threadIdx != thread || blockIdx != block) ++wrong;
+  });
+  EXPECT_EQ(wrong, 0U);
+}
+
+}  // namespace
+}  // namespace peal::simt
