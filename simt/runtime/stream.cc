@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "base/immortal.h"
+#include "simt/lanes/brief_spin.h"
 #include "simt/lanes/launch.h"
-#include "simt/lanes/stack_pool.h"
 #include "simt/simulation/simulated_process.h"
 #include "simt/simulation/simulation.h"
 
@@ -59,6 +59,7 @@ class Progress {
     return done_ >= place;
   }
   void wait_for(uint64_t place) {
+    if (!in_simulation()) spin_briefly([&] { return done_ >= place; });
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return done_ >= place; });
   }
@@ -66,7 +67,7 @@ class Progress {
  private:
   mutable Mutex mutex_;
   Condition changed_;
-  uint64_t done_ = 0;
+  std::atomic<uint64_t> done_ = 0;  // changes under the mutex
 };
 
 namespace {
@@ -171,6 +172,12 @@ void Stream::run() {
   (in_simulation() ? this_process().runs_stream : is_stream_thread) = true;
   std::unique_lock lock(state().mutex);
   for (;;) {
+    if (!in_simulation() && state().work.empty()) {
+      const uint64_t given = state().given;
+      lock.unlock();
+      spin_briefly([&] { return state().given != given; });
+      lock.lock();
+    }
     state().changed.wait(lock, [this] { return state().ending || !state().work.empty(); });
     if (state().work.empty()) return;
     do_one(lock);

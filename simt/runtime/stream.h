@@ -13,6 +13,7 @@
 // Invariant: work waits only for work that was given before it, so streams cannot wait in a circle.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <exception>
@@ -122,7 +123,7 @@ class Stream {
     std::deque<Work> work;
     std::shared_ptr<Capture> capture;  // null or ended: does not capture
     std::exception_ptr error;
-    uint64_t given = 0;
+    std::atomic<uint64_t> given = 0;  // changes under the mutex
     bool ending = false;
     Thread thread;
   };
