@@ -66,6 +66,48 @@ __global__ void reverse(int* data, int n) {
   for (int i = threadIdx.x; i < n; i += blockDim.x) data[i] = all[n - 1 - i];
 }
 
+__global__ void add(const int* a, const int* b, int* sum, int count) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < count) sum[i] = a[i] + b[i];
+}
+
+// Each block waits for the one before it, as a scan does that looks back.
+__global__ void chain(int* sums) {
+  __shared__ int before;
+  if (threadIdx.x == 0) {
+    while (blockIdx.x != 0 && (before = atomicAdd(sums + blockIdx.x - 1, 0)) == 0) {
+    }
+    if (blockIdx.x == 0) before = 0;
+  }
+  __syncthreads();
+  if (threadIdx.x == blockDim.x - 1) atomicExch(sums + blockIdx.x, before + 1);
+}
+
+__global__ void meet() { cg::this_grid().sync(); }
+
+// More threads than are resident at once.
+bool large_grids() {
+  constexpr int kMany = 1 << 21;
+  constexpr int kLinks = 4000;
+  int *a, *b, *sum, *sums;
+  CHECK(cudaMallocManaged(&a, kMany * sizeof(int)));
+  CHECK(cudaMallocManaged(&b, kMany * sizeof(int)));
+  CHECK(cudaMallocManaged(&sum, kMany * sizeof(int)));
+  CHECK(cudaMallocManaged(&sums, kLinks * sizeof(int)));
+  CHECK(cudaMemset(sums, 0, kLinks * sizeof(int)));
+  for (int i = 0; i < kMany; ++i) a[i] = i, b[i] = 2 * i;
+  add<<<kMany / 256, 256>>>(a, b, sum, kMany);
+  chain<<<kLinks, 128>>>(sums);
+  CHECK(cudaDeviceSynchronize());
+  bool ok = sums[kLinks - 1] == kLinks;
+  for (int i = 0; i < kMany; ++i) ok = ok && sum[i] == 3 * i;
+  ok = ok && cudaLaunchCooperativeKernel((const void*)meet, 1 << 20, 1024, nullptr) ==
+                 cudaErrorCooperativeLaunchTooLarge;
+  ok = ok && cudaGetLastError() == cudaErrorCooperativeLaunchTooLarge;
+  for (int* memory : {a, b, sum, sums}) CHECK(cudaFree(memory));
+  return ok;
+}
+
 int main() {
   std::vector<int> values(kCount);
   for (int i = 0; i < kCount; ++i) values[i] = i;
@@ -120,6 +162,7 @@ int main() {
   sum<unsigned long long, 32><<<kBlocks, 2000>>>(from, n, wide);
   ok = ok && cudaGetLastError() == cudaErrorInvalidConfiguration &&
        cudaGetLastError() == cudaSuccess;
+  ok = ok && large_grids();
   CHECK(cudaFree(from));
   CHECK(cudaFree(wide));
   CHECK(cudaFreeHost(total));
