@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which lanes can run, and which of them is next: the one that has waited longest, or, in a
-// simulation, whichever the seed says. All of simt's scheduling policy is this class and
-// Simulation::choose().
+// simulation, whichever the seed says. All of simt's scheduling policy is this class,
+// Worker::next() and Simulation::choose().
 #pragma once
 
 #include <cstddef>

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <set>
 #include <string>
 #include <vector>
@@ -144,6 +145,25 @@ TEST(SimtWaves, UnwindTheLanesOfResidentBlocksAndBeginNoOthers) {
                int);
   EXPECT_EQ(alive, 0);
   EXPECT_LT(begun, 100000U * 64);
+}
+
+// The environment is read once: each case is a process of its own.
+TEST(SimtWavesDeathTest, TakeTheLimitOfTheEnvironment) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto tell = [](const char* setting) {
+    ::setenv("SIMT_MAX_LANES", setting, 1);
+    try {
+      ::_exit(limits().max_lanes == 48 ? 0 : 1);
+    } catch (const LaneError& error) {
+      const std::string said = error.what();
+      if (::write(STDERR_FILENO, said.data(), said.size()) < 0) ::_exit(4);
+      ::_exit(3);
+    }
+  };
+  EXPECT_EXIT(tell("48"), testing::ExitedWithCode(0), "");
+  for (const char* wrong : {"0", "many", "12x", "99999999999"}) {
+    EXPECT_EXIT(tell(wrong), testing::ExitedWithCode(3), "must be a number from 1 to 16777216");
+  }
 }
 
 TEST(SimtWaves, BeginToRunTheLargestGridOfCuda) {
