@@ -12,7 +12,6 @@
 #include <string>
 #include <thread>
 
-#include "base/forks.h"
 #include "base/immortal.h"
 #include "simt/lanes/suspend.h"
 #include "simt/lanes/symbol.h"
@@ -69,9 +68,9 @@ class Teller {
   /// This process's: a child of fork() has no thread of its parent's.
   static Teller& of_process() {
     static Immortal<std::mutex> mutex;
-    static Immortal<std::map<uint32_t, Teller>> of_generations;
+    static Immortal<std::map<pid_t, Teller>> of_processes;  // and of those it was forked from
     const std::lock_guard lock(*mutex);
-    return (*of_generations)[Forks::of_process().generation()];
+    return (*of_processes)[::getpid()];
   }
   Teller() {
     std::thread([this] { run(); }).detach();

@@ -2,11 +2,11 @@
 #include "simt/lanes/worker_threads.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <map>
 #include <thread>
 
-#include "base/forks.h"
 #include "base/immortal.h"
 #include "simt/lanes/brief_spin.h"
 
@@ -57,9 +57,9 @@ class WorkerThread {
 
 WorkerThreads& WorkerThreads::of_process() {
   static Immortal<std::mutex> mutex;
-  static Immortal<std::map<uint32_t, WorkerThreads>> of_generations;
+  static Immortal<std::map<pid_t, WorkerThreads>> of_processes;  // and of those it was forked from
   const std::lock_guard lock(*mutex);
-  return (*of_generations)[Forks::of_process().generation()];
+  return (*of_processes)[::getpid()];
 }
 
 WorkerThread& WorkerThreads::give(ThreadJob& job) {

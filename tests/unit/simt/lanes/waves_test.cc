@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/forks.h"
 #include "simt/lanes/lane.h"
 #include "simt/lanes/launch.h"
 #include "simt/lanes/sanitizer.h"
@@ -205,22 +206,24 @@ TEST(SimtWaves, TouchNoMoreMemoryForALargerGrid) {
   EXPECT_LT(most() - before, 16 * 1024);
 }
 
-// Its parent's threads are not in a child of fork().
+// Its parent's threads are not in a child of fork(), also where all else is for it as well.
 TEST(SimtWaves, RunInAChildOfFork) {
   if (sanitized()) GTEST_SKIP() << "it does not follow a child of a process with threads";
   run({8, 32}, [] { sync_block(); });
-  const pid_t child = ::fork();
-  if (child == 0) {
-    std::atomic<unsigned> ended{0};
-    run({8, 32}, [&ended] {
-      sync_block();
-      ++ended;
-    });
-    ::_exit(ended == 8 * 32 ? 0 : 1);
+  for (pid_t (*const fork)() : {+[] { return ::fork(); }, +[] { return Forks::fork_whole(); }}) {
+    const pid_t child = fork();
+    if (child == 0) {
+      std::atomic<unsigned> ended{0};
+      run({8, 32}, [&ended] {
+        sync_block();
+        ++ended;
+      });
+      ::_exit(ended == 8 * 32 ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
   }
-  int status = -1;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
 TEST(SimtWaves, GiveEachLaneItsIndicesBehindOneThatWaited) {
