@@ -3,6 +3,7 @@
 // An engine runner without a GPU: the engine's step on a thread, over memory that PEs share by
 // descriptor. Tests of everything around the kernel run on it.
 #include <sys/mman.h>
+#include <sys/prctl.h>
 
 #include <array>
 #include <atomic>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/patience.h"
 #include "softnic/gpu/engine_runner.h"
 #include "softnic/gpu/lossy.h"
 
@@ -21,6 +23,7 @@ namespace {
 
 constexpr uint32_t kLids = 1025;
 constexpr uint32_t kBudget = 64;
+constexpr Patience::Nap kLongestNap{200};
 
 size_t bytes_of(std::span<const ProcessMemory> extents) {
   size_t bytes = 0;
@@ -76,6 +79,8 @@ class HostEngineRunner : public EngineRunner {
 
  private:
   void run() {
+    prctl(PR_SET_TIMERSLACK, 1000);  // or a sleep of 20 us takes 70
+    Patience patience(kLongestNap);
     const bool lossy = ports_.front()->faults != nullptr;
     while (!stop_.load(std::memory_order_relaxed)) {
       bool tells = false;
@@ -84,7 +89,7 @@ class HostEngineRunner : public EngineRunner {
                                               monotonic_ns(), &tells)
                                 : round(&tells);
       if (tells) attention_.store(true, std::memory_order_relaxed);
-      if (!worked) std::this_thread::yield();
+      patience.after(worked);
     }
   }
 
