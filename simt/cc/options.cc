@@ -253,20 +253,23 @@ class OptionReader {
                among(one, kOfLinker)) {
       options_.linked.insert(options_.linked.end(), words.begin(), words.end());
     } else if (begins(one, "-I")) {
-      take_folder(words.size() > 1 ? words[1] : one.substr(2));
+      take_folder(words);
     } else {
       options_.compile.insert(options_.compile.end(), words.begin(), words.end());
       asked_ = asked_ || asks(one);
     }
   }
 
-  void take_folder(string folder) {
+  // -I, in one word or in two.
+  void take_folder(std::vector<string> words) {
+    const string folder = words.size() > 1 ? words[1] : words[0].substr(2);
     if (has_cuda(folder)) {  // peal's own headers stand for these
-      folder += "/cccl";
-      if (!has_cccl(folder)) return;
+      words = {"-I" + folder + "/cccl"};
+      if (!has_cccl(folder + "/cccl")) return;
+      options_.cccl = true;
     }
     options_.cccl = options_.cccl || has_cccl(folder);
-    options_.compile.push_back("-I" + folder);
+    options_.compile.insert(options_.compile.end(), words.begin(), words.end());
   }
 
   void finish() {

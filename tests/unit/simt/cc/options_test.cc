@@ -38,6 +38,27 @@ TEST_F(Line, OptionsOfGccAreHandedOn) {
   EXPECT_EQ(options.linked, (Words{"", "-lm", "-L", "lib", "-Wl,-z,now"}));
 }
 
+TEST_F(Line, OfAToolkitOnlyItsLibrariesOfCppAreRead) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(testing::TempDir()) / "toolkit";
+  fs::remove_all(folder);
+  fs::create_directories(folder / "crt");
+  std::ofstream(folder / "crt/host_config.h") << "\n";
+  Options options = read_options({"a.cu", "-I" + folder.string()});
+  EXPECT_EQ(options.compile, (Words{"-std=c++20", "-O2"}));
+  EXPECT_FALSE(options.cccl);
+
+  fs::create_directories(folder / "cccl/cuda/std");
+  std::ofstream(folder / "cccl/cuda/std/version") << "\n";
+  const std::string libraries = (folder / "cccl").string();
+  options = read_options({"a.cu", "-I", folder.string()});
+  EXPECT_EQ(options.compile, (Words{"-I" + libraries, "-std=c++20", "-O2"}));
+  EXPECT_TRUE(options.cccl);
+  options = read_options({"a.cu", "-I", libraries});
+  EXPECT_EQ(options.compile, (Words{"-I", libraries, "-std=c++20", "-O2"}));
+  EXPECT_TRUE(options.cccl);
+}
+
 TEST_F(Line, OptionsOfNvccForGpusDoNothing) {
   const Options options = read_options(
       {"-arch=sm_90", "-gencode", "arch=compute_90,code=sm_90", "-rdc=true", "-lineinfo",
