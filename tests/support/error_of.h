@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,12 @@ inline void expect_in(const std::string& text, const std::vector<std::string>& p
 
 inline bool contains(const Error& error, const std::string& text) {
   return std::string(error.what()).find(text) != std::string::npos;
+}
+
+/// Of several PEs that ended at once, the one whose queue failed first.
+inline bool names_one_of(const std::vector<int>& pes, const Error& error) {
+  return std::ranges::any_of(pes,
+                             [&](int pe) { return contains(error, "PE " + std::to_string(pe)); });
 }
 
 inline void expect_error(const Error& error, ErrorCode code,

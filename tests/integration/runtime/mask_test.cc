@@ -152,12 +152,9 @@ void all_tell_of_it(Runtime& pe, const Context& ctx, uint64_t* words, int lost) 
   const std::function<void()> calls[] = {
       [&] { host.put(words, words + 512, 8, lost); }, [&] { (void)host.g(words, lost); },
       [&] { host.p(words, uint64_t{1}, lost); }, [&] { host.quiet(); }};
-  // Of several that ended at once, the first whose queue failed may be another one.
   for (const auto& call : calls) {
     const Error error = error_of(call);
-    const auto named = [&](int one) { return contains(error, fmt::format("PE {}", one)); };
-    const std::vector<int> all = pe.lost_pes();
-    require(std::ranges::any_of(all, named), std::string("the host hears of it: ") + error.what());
+    require(names_one_of(pe.lost_pes(), error), std::string("the host hears: ") + error.what());
   }
 }
 
