@@ -63,13 +63,13 @@ std::optional<Departure> departure_of_process(int pid) {
 }
 
 LeavingMessage::LeavingMessage(const Leaving& leaving) noexcept {
-  const std::string_view own = leaving.text.substr(0, kMaxText);
+  const std::string_view own = leaving.own.text.substr(0, kMaxText);
   const std::string_view lost = leaving.loss.text.substr(0, kMaxText);
   std::ranges::copy(own, text_.begin());
   std::ranges::copy(lost, text_.begin() + own.size());
   length_ = own.size() + lost.size();
-  word_ = {packed(own.size(), leaving.how), static_cast<uint64_t>(leaving.code),
-           packed(static_cast<uint64_t>(leaving.loss.pe + 1), leaving.loss.how),
+  word_ = {packed(own.size(), leaving.own.how), static_cast<uint64_t>(leaving.own.code),
+           packed(static_cast<uint64_t>(leaving.lost_pe + 1), leaving.loss.how),
            static_cast<uint64_t>(leaving.loss.code)};
 }
 

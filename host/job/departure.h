@@ -39,19 +39,20 @@ std::string describe(const Departure& departure);
 /// for it. PIDs of this pid namespace.
 std::optional<Departure> departure_of_process(int pid);
 
-/// What a PE tells the others when it leaves: how, and whose loss it has heard of. PEs that end
-/// because another one did would else be taken for the first where their message arrives before
-/// that one's. The texts are the maker's own: handlers of signals allocate none.
-struct Leaving {
+/// A Departure whose text need not be a string of its own: handlers of signals allocate none.
+struct DepartureView {
   Departure::How how = Departure::How::kFinalized;
   int code = 0;
   std::string_view text = {};
-  struct Loss {
-    int pe = -1;  // none
-    Departure::How how = Departure::How::kFinalized;
-    int code = 0;
-    std::string_view text = {};
-  } loss = {};
+};
+
+/// What a PE tells the others when it leaves: how, and whose loss it has heard of. PEs that end
+/// because another one did would else be taken for the first where their message arrives before
+/// that one's.
+struct Leaving {
+  DepartureView own;
+  int lost_pe = -1;  // none
+  DepartureView loss = {};
 };
 
 /// As it travels: texts are cut at 1,000 bytes. Allocates nothing.

@@ -23,6 +23,8 @@ constexpr std::chrono::milliseconds kLastWords{100};
 constexpr size_t kTold =
     4096;  // PEs that are told again where they have no room; others may not hear
 
+DepartureView view_of(const Departure& how) { return {how.how, how.code, how.text}; }
+
 }  // namespace
 
 LiveGroup::LiveGroup(std::unique_ptr<Bootstrap> all, std::chrono::milliseconds deadline)
@@ -100,8 +102,11 @@ void LiveGroup::await_departures(const std::function<bool()>& go_on) {
 void LiveGroup::leave(const Departure& how, const std::function<void()>& still_waiting) {
   leaving_ = true;
   const auto loss = first_loss();
-  Leaving leaving{how.how, how.code, how.text};
-  if (loss) leaving.loss = {loss->first, loss->second.how, loss->second.code, loss->second.text};
+  Leaving leaving{.own = view_of(how)};
+  if (loss) {
+    leaving.lost_pe = loss->first;
+    leaving.loss = view_of(loss->second);
+  }
   tell_all(leaving, how.in_order() ? std::min(deadline_, kFarewell) : kLastWords);
   if (!how.in_order()) return quit(describe(how));
   std::string stopped;
@@ -119,7 +124,7 @@ void LiveGroup::leave(const Departure& how, const std::function<void()>& still_w
 }
 
 void LiveGroup::announce(Departure::How how, int code, std::string_view text) const noexcept {
-  tell_all({how, code, text}, kLastWords);
+  tell_all({.own = {how, code, text}}, kLastWords);
 }
 
 // Many that leave at once fill a peer's socket, until its watcher has read: one that did not hear

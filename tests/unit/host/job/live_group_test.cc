@@ -256,8 +256,9 @@ TEST(LiveGroup, TellsOthersOfItsDeathThoughOneIsDeaf) {
   });
 }
 
-Message leaving(int from, const Leaving& how) {
-  const LeavingMessage message(how);
+Message leaving(int from, const DepartureView& how, int lost_pe = -1,
+                const DepartureView& loss = {}) {
+  const LeavingMessage message({how, lost_pe, loss});
   const auto bytes = message.payload();
   return {Message::Kind::kLeft, from, message.word(), {bytes.begin(), bytes.end()}};
 }
@@ -267,10 +268,8 @@ Message leaving(int from, const Leaving& how) {
 TEST(LiveGroup, HearsOfALossFromWhoLeavesForIt) {
   on_members(3, seconds(20), [](Member& member) {
     if (member->rank() != 2) return;
-    const auto told = leaving(1, {Departure::How::kExited,
-                                  5,
-                                  "second",
-                                  {.pe = 0, .how = Departure::How::kException, .text = "first"}});
+    const auto told = leaving(1, {Departure::How::kExited, 5, "second"}, 0,
+                              {.how = Departure::How::kException, .text = "first"});
     EXPECT_EQ(member->hear_leaving(told), (std::vector<int>{0, 1}));
     EXPECT_EQ(describe(member->departure(0).value()), "left by an exception: first");
     EXPECT_EQ(member->departure(1).value().code, 5);
