@@ -94,7 +94,7 @@ Launch launch(const Grid& grid, void (*kernel)(Parameters...), Arguments&&... ar
   auto body = [kernel, ... copies = std::decay_t<Arguments>(arguments)] { kernel(copies...); };
   if (grid.stream == nullptr) return Launch(simt::launch(on_cpu, std::move(body)));
   auto& stream = *static_cast<simt::Stream*>(grid.stream);
-  stream.add([on_cpu, body = std::move(body)] { simt::launch(on_cpu, body).wait(); });
+  stream.add([on_cpu, body = std::move(body)] { simt::launch_and_wait(on_cpu, body); });
   return Launch(stream);
 #endif
 }

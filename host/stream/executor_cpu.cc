@@ -54,9 +54,8 @@ class CpuExecutor : public Executor {
     std::vector<std::byte> copy(bytes);
     std::memcpy(copy.data(), arguments, bytes);
     stream_at(stream).add([on_cpu = kernel.on_cpu, shape, copy = std::move(copy)] {
-      simt::launch({.blocks = shape.blocks, .threads = shape.threads}, [&] {
-        on_cpu(copy.data());
-      }).wait();
+      simt::launch_and_wait({.blocks = shape.blocks, .threads = shape.threads},
+                            [&] { on_cpu(copy.data()); });
     });
   }
 

@@ -4,7 +4,7 @@
 // stream, while the thread that gave it goes on.
 //
 //   Stream stream;
-//   stream.add([&] { launch(grid, body).wait(); });
+//   stream.add([&] { launch_and_wait(grid, body); });
 //   stream.add([&] { memcpy(to, from, bytes); });
 //   stream.synchronize();
 //
