@@ -3,8 +3,8 @@
 """What every source file of the tree promises: licence line, size, format, descriptors that have an owner, no `#if`, and
 headers that compile alone.
 
-check_sources.py [--headers] ROOT     --headers adds the compilations (one g++ run per header, in parallel), but for
-                                      headers that a source file of their name includes first: the build shows those
+check_sources.py [--headers] ROOT     --headers adds the compilations (in parallel, headers that include one another in
+                                      one run of g++)
 """
 import concurrent.futures
 import os
@@ -97,20 +97,57 @@ def check_format(files):
         yield from (line for line in result.stderr.splitlines() if "error:" in line)
 
 
-def first_in_its_source(root, file):
-    """Whether the build compiles the header alone already: at the head of the source file of its name."""
-    source = file.with_suffix(".cc")
-    if not source.exists():
+def included_headers(root, headers):
+    """For each header its own includes, the headers of `headers` that it includes, and those that they include."""
+    names = {header.relative_to(root).as_posix(): header for header in headers}
+    direct = {name: re.findall(r'^#include "(.*)"', header.read_text(), re.MULTILINE) for name, header in names.items()}
+    found = {}
+
+    def all_of(name):
+        if name not in found:
+            found[name] = set()
+            for included in filter(names.__contains__, direct[name]):
+                found[name] |= {included} | all_of(included)
+        return found[name]
+
+    return {name: all_of(name) for name in sorted(names)}
+
+
+def chains(included):
+    """Lists of headers, each of which includes all that stand before it in its list; every header is in one list.
+
+    One run of g++ that reads a list in its order compiles each of them alone: the first is; a later one would read those
+    before it anyway. As few lists as there can be: a matching of each header with one that includes it.
+    """
+    after, before = {}, {}
+
+    def match(header, tried):
+        for user in (user for user in included if header in included[user] and user not in tried):
+            tried.add(user)
+            if user not in before or match(before[user], tried):
+                before[user], after[header] = header, user
+                return True
         return False
-    included = (line for line in source.read_text().splitlines() if line.startswith("#include"))
-    return next(included, "") == f'#include "{file.relative_to(root).as_posix()}"'
+
+    for header in included:
+        match(header, set())
+    for first in (header for header in included if header not in before):
+        chain = [first]
+        while chain[-1] in after:
+            chain.append(after[chain[-1]])
+        yield chain
 
 
-def check_header(root, file):
-    name = file.relative_to(root).as_posix()
+def check_chain(root, chain):
+    """What g++ says of those that do not compile alone. Some do not go together: they say what stands in for what."""
     command = ["g++", *FLAGS, "-I", str(root), "-isystem", MPI]
-    result = subprocess.run(command, input=f'#include "{name}"\n', capture_output=True, text=True)
-    return [f"{name}: does not compile alone:\n{result.stderr}"] if result.returncode else []
+    code = "".join(f'#include "{name}"\n' for name in chain)
+    result = subprocess.run(command, input=code, capture_output=True, text=True)
+    if result.returncode == 0:
+        return []
+    if len(chain) == 1:
+        return [f"{chain[0]}: does not compile alone:\n{result.stderr}"]
+    return [line for name in chain for line in check_chain(root, [name])]
 
 
 def main(arguments):
@@ -123,9 +160,8 @@ def main(arguments):
     bad += check_format(files)
     headers = [f for f in files if f.suffix == ".h"] if "--headers" in arguments else []
     headers = [f for f in headers if not f.relative_to(root).as_posix().startswith(NOT_ALONE)]
-    headers = [f for f in headers if not first_in_its_source(root, f)]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for lines in pool.map(lambda f: check_header(root, f), headers):
+        for lines in pool.map(lambda chain: check_chain(root, chain), chains(included_headers(root, headers))):
             bad += lines
     print("\n".join(bad) or f"sources: {len(files)} files, {len(headers)} headers compiled alone, ok")
     return bool(bad) or not files
