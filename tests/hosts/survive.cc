@@ -19,6 +19,17 @@ using peal::Status;
 
 PEAL_KERNEL meet(peal::Context ctx, Status* ended) { *ended = barrier_all(ctx); }
 
+/// The first barrier. PE 1 ends after it, and no other may still be in it then: each of them tells
+/// PE 1.
+PEAL_KERNEL meet_for_the_last_time(peal::Context ctx, uint64_t* told, Status* ended) {
+  *ended = barrier_all(ctx);
+  for (int pe = 0; pe < ctx.n_pes && *ended == Status::kOk; ++pe) {
+    if (ctx.pe != 1 && pe == 1) *ended = p(ctx, told + ctx.pe, uint64_t{1}, 1);
+    if (ctx.pe == 1 && pe != 1)
+      *ended = wait_until(ctx, told + pe, peal::Compare::kEq, uint64_t{1});
+  }
+}
+
 /// Every PE but `without` writes into every other one's word, and finds theirs after the barrier.
 PEAL_KERNEL exchange(peal::Context ctx, uint64_t* words, int without, Status* ended) {
   *ended = Status::kOk;
@@ -38,8 +49,9 @@ void require(Status seen, Status wanted, const char* what) {
 int live() {
   peal::Runtime pe = peal::start();
   auto* const words = pe.allocate<uint64_t>(static_cast<size_t>(pe.n_pes()));
+  auto* const told = pe.allocate<uint64_t>(static_cast<size_t>(pe.n_pes()));
   Status ended{};
-  peal::launch({}, meet, pe.context(), &ended).wait();
+  peal::launch({}, meet_for_the_last_time, pe.context(), told, &ended).wait();
   require(ended, Status::kOk, "the first barrier");
   if (pe.my_pe() == 1) raise(SIGKILL);
   peal::launch({}, meet, pe.context(), &ended).wait();
