@@ -61,14 +61,13 @@ FailureLog::~FailureLog() {
 
 Failure FailureLog::first() const {
   Failure failure = earliest();
-  if (failure.status != Status::kOk) told_ = true;
-  failure.said = said_;
+  failure.said = failure.status != Status::kOk ? word_.tell() : word_.said();
   return failure;
 }
 
 // A loss and an abort were said when they came.
 Failure FailureLog::untold() const {
-  if (told_) return {};
+  if (word_.told()) return {};
   {
     const std::lock_guard lock(mutex_);
     if (of_dropped_) return *of_dropped_;
@@ -144,7 +143,7 @@ Failure FailureLog::timeouts_among(const std::vector<WaitNote>& waits) const {
 
 // Nobody can ask a context any more that a program has dropped.
 void FailureLog::keep_of(const ContextOwner& context) {
-  if (closing_ || told_) return;
+  if (closing_ || word_.told()) return;
   std::vector<Failure> found = context.failures(place_of_);
   std::erase_if(found, is_from_outside);
   Failure failure = found.empty() ? timeouts_among(waits_of(context, place_of_))
@@ -179,8 +178,7 @@ void FailureLog::on_failure(Callback callback) {
 void FailureLog::start_again() {
   // The stop that a PE's end had set meanwhile may have been cleared.
   if (!group_.lost_pes().empty()) contexts_.stop_all(Status::kPeerLost);
-  told_ = false;
-  said_ = false;
+  word_.forget();
   vain_waits_.forget();
   contexts_.forget_reported();
   const std::lock_guard lock(mutex_);
@@ -288,7 +286,8 @@ void FailureLog::look() {
 // A wait whose deadline has passed may be about to be handled(): it is said when two looks in a row
 // find it.
 void FailureLog::say_first() {
-  if (said_ || told_ || contexts_.well()) return;
+  const std::optional<uint64_t> round = word_.due();
+  if (!round || contexts_.well()) return;
   {
     const std::lock_guard lock(mutex_);
     if (callback_) return;
@@ -299,8 +298,7 @@ void FailureLog::say_first() {
       std::exchange(timeout_ns_, failure.time_ns) != failure.time_ns) {
     return;
   }
-  said_ = true;
-  log_.error("kernel", "{}", failure.text);
+  word_.say(*round, [&] { log_.error("kernel", "{}", failure.text); });
 }
 
 void FailureLog::abort(const ContextFields* context, std::string_view reason) {

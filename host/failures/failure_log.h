@@ -26,6 +26,7 @@
 #include "host/base/log.h"
 #include "host/contexts/context_owner.h"
 #include "host/failures/failure.h"
+#include "host/failures/first_word.h"
 #include "host/failures/waits.h"
 #include "host/job/live_group.h"
 
@@ -113,8 +114,7 @@ class FailureLog {
   const Log log_;
   std::atomic<uint64_t> lost_ns_{0};  // when the first PE was lost that is not masked
   std::atomic<bool> closing_{false};
-  mutable std::atomic<bool> told_{false};  // somebody asked and was told of a failure
-  std::atomic<bool> said_{false};          // the first failure, by look()
+  mutable FirstWord word_;  // of the first failure: to who asked, or by look()
 
   std::mutex abort_mutex_;
   std::map<int, Aborted> told_abort_;  // by PE: what it was told last, once
