@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/patience.h"
 #include "softnic/engine/engine.h"
+#include "softnic/lost_memory.h"
 
 namespace peal::softnic {
 
@@ -41,6 +42,7 @@ EngineThread::~EngineThread() {
 void EngineThread::run() {
   prctl(PR_SET_NAME, "peal-softnic");
   prctl(PR_SET_TIMERSLACK, 1000);  // or a sleep of 20 us takes 70
+  const SurvivesLostMemory survives(port_);
   Patience patience(kLongestNap);
   while (!stop_.load(std::memory_order_relaxed)) {
     mutex_.let_visitors_in();

@@ -53,6 +53,9 @@ class Runner {
 struct Tables {
   static constexpr uint32_t kFirstKeyIndex = 16;  // clear of kInvalidLkey and other small numbers
   static constexpr uint32_t kFirstQpn = 0x40;
+  // A datagram names the queue pair it is for by number and Q_Key alone: one that comes late would
+  // be the next one's. A ConnectX goes through all of its numbers first.
+  static constexpr uint32_t kQpnsAtRest = 64;
 
   /// `epoch` seeds what tells DC connections of one life of this LID from those of another.
   Tables(uint16_t lid, uint32_t epoch, const Timing& timing);
@@ -63,7 +66,7 @@ struct Tables {
   Table<Key> keys{kFirstKeyIndex, 1u << 20};
   Table<CompletionQueue> cqs{1, 1u << 16};
   Table<SharedReceiveQueue> srqs{1, 1u << 16};
-  Table<QueuePair> qps{kFirstQpn, 1u << 15};
+  Table<QueuePair> qps{kFirstQpn, 1u << 15, kQpnsAtRest};
   Table<DoorbellPage> pages{1, 1u << 15};
   Table<DcConnection> dc_connections{1, 1u << 13};
 };

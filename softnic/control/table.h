@@ -8,19 +8,21 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <deque>
 #include <system_error>
 #include <type_traits>
-#include <vector>
 
 namespace peal::softnic {
 
-/// Entries [first, capacity); released numbers are handed out again before fresh ones.
+/// Entries [first, capacity). Released numbers are handed out again, the longest free first; of a
+/// table in which numbers rest, only once more than `rest` of them are free.
 template <class T>
 class Table {
   static_assert(std::is_trivially_destructible_v<T>);
 
  public:
-  Table(uint32_t first, uint32_t capacity) : next_(first), capacity_(capacity) {
+  Table(uint32_t first, uint32_t capacity, uint32_t rest = 0)
+      : next_(first), capacity_(capacity), rest_(rest) {
     void* memory = mmap(nullptr, sizeof(T) * capacity, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) {
@@ -34,13 +36,10 @@ class Table {
 
   /// A free number, or 0 when the table is full.
   uint32_t take() {
-    uint32_t number = 0;
-    if (!released_.empty()) {
-      number = released_.back();
-      released_.pop_back();
-    } else if (next_ < capacity_) {
-      number = next_++;
-    }
+    if (released_.size() <= rest_ && next_ < capacity_) return next_++;
+    if (released_.empty()) return 0;
+    const uint32_t number = released_.front();
+    released_.pop_front();
     return number;
   }
   void release(uint32_t number) { released_.push_back(number); }
@@ -59,7 +58,8 @@ class Table {
   T* entries_ = nullptr;
   uint32_t next_;
   uint32_t capacity_;
-  std::vector<uint32_t> released_;
+  uint32_t rest_;
+  std::deque<uint32_t> released_;  // the longest free first
 };
 
 }  // namespace peal::softnic

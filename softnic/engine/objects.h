@@ -29,6 +29,7 @@ struct Key {
   uint64_t iova = 0;
   uint64_t bytes = 0;
   std::byte* memory = nullptr;
+  bool lost = false;  // the client has unmapped it (lost_memory.h): nothing is granted any more
 };
 
 /// What the next event of a completion queue waits for.
@@ -358,6 +359,7 @@ struct Port {
   Faults* faults = nullptr;        // null until the first fault plan
   Placement* placement = nullptr;  // null: WRITEs are placed in order
   bool pci_atomics = false;        // atomics wait for no WRITE that is held there
+  uint64_t lost_pages = 0;         // registered, and unmapped when touched (lost_memory.h)
 };
 
 /// The key, or null. `number` is compared whole: a freed and reused index has another variant.
@@ -373,7 +375,7 @@ PEAL_HD const Key* find_key(const Port& port, uint32_t number) {
 
 /// The key is of that domain and grants all of `access`; false for none.
 PEAL_HD bool grants(const Key* key, uint32_t pd, uint32_t access) {
-  return key != nullptr && key->pd == pd && (key->access & access) == access;
+  return key != nullptr && key->pd == pd && !key->lost && (key->access & access) == access;
 }
 
 /// Where [address, address + bytes) of the key lies in memory; null when not all of it is covered.

@@ -70,14 +70,19 @@ class RingWriter {
 
   /// Appends a record that fits (room). The reader sees it after publish().
   PEAL_HD void append(const Packet& packet, const Payload& payload) {
+    write(packet, payload);
+    commit(payload);
+  }
+  /// The two halves of that: what was written and not committed is written over.
+  PEAL_HD void write(const Packet& packet, const Payload& payload) {
     *reinterpret_cast<Packet*>(memory_.at(tail_)) = packet;
     uint64_t at = tail_ + sizeof(Packet);
     for (uint32_t i = 0; i < payload.count; ++i) {
       copy_in(at, payload.chunk[i].memory, payload.chunk[i].bytes);
       at += payload.chunk[i].bytes;
     }
-    tail_ += record_bytes(payload.bytes);
   }
+  PEAL_HD void commit(const Payload& payload) { tail_ += record_bytes(payload.bytes); }
 
   PEAL_HD void publish() {
     if (unpublished() == 0) return;

@@ -5,6 +5,7 @@
 #include "softnic/wire/wire.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <string>
 
@@ -53,6 +54,18 @@ Payload payload_of(const T& value) {
 
 std::string name_link(uint32_t from, uint32_t to) {
   return "no link from LID " + std::to_string(from) + " to LID " + std::to_string(to);
+}
+
+/// Appends unless what it names has gone: false then, and nobody sees it.
+bool append_sound(const Port& port, RingWriter& ring, const Packet& packet,
+                  const Payload& payload) {
+  const uint64_t before = port.lost_pages;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  ring.write(packet, payload);
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // a handler counts
+  if (port.lost_pages != before) return false;
+  ring.commit(payload);
+  return true;
 }
 
 /// Out of a ring, where it may lie in two pieces. False if it is not as long.
@@ -145,7 +158,7 @@ SendStatus ShmWire::send(uint16_t lid, const Packet& packet, const Payload& payl
     return link.send_in_region(packet, place);
   }
   if (!link.requests.room(record_bytes(payload.bytes))) return SendStatus::kFull;
-  link.requests.append(packet, payload);
+  if (!append_sound(port_, link.requests, packet, payload)) return SendStatus::kFull;
   if (slot != SharedRegions::kMax) link.offer(slot, regions_[slot].offer());
   if (link.requests.unpublished() > kPublishAfter) link.publish();
   return SendStatus::kSent;
@@ -277,7 +290,12 @@ void ShmWire::Incoming::answer(const Packet& packet, const Payload& payload) {
     return;
   }
   release();
-  answers.append(packet, payload);
+  if (append_sound(*port, answers, packet, payload)) return;
+  Packet refusal = packet;
+  refusal.kind = PacketKind::kRefuse;
+  refusal.detail = static_cast<uint8_t>(mlx5::Syndrome::kRemoteAccess);
+  refusal.payload = 0;
+  answers.append(refusal, Payload{});
 }
 
 /// An offer, or the end of one. What cannot be mapped is not answered; false if it is neither.
