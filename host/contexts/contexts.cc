@@ -13,6 +13,8 @@
 #include <utility>
 
 #include "base/forks.h"
+#include "base/patience.h"
+#include "base/run_clock.h"
 #include "host/base/error.h"
 #include "host/job/together.h"
 
@@ -170,10 +172,26 @@ std::shared_ptr<ContextOwner> Contexts::make(const Name& name, const QueueShape&
     if (!maker.here()) return;
     const std::unique_ptr<ContextOwner> dropped(one);
     if (before_drop_) before_drop_(*dropped);
+    finish(*dropped);
   };
   const std::shared_ptr<ContextOwner> owner(made.release(), drop);
   leave_masked_out(*owner);
   return owner;
+}
+
+// Its queues go, and with them what the NIC has not executed yet: a kernel may set a flag and end.
+// What ends the waits of kernels ends this one, too; a peer that does not answer, or has gone
+// first, the NIC gives up.
+void Contexts::finish(const ContextOwner& context) const {
+  if (context.links() == nullptr || context.ended()) return;
+  const Queues& queues = context.links()->queues();
+  std::vector<uint32_t> left = queues.marked();
+  wait_until(
+      [&] {
+        std::erase_if(left, [&](uint32_t index) { return !queues.under_way(index); });
+        return left.empty() || context.ended();
+      },
+      RunClock::now() + dependencies_.config.bootstrap_timeout);
 }
 
 // Which links a context has from the start. Who owns a queue does not look at what the host

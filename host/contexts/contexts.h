@@ -81,6 +81,7 @@ class Contexts {
   std::shared_ptr<ContextOwner> make(const Name& name, const QueueShape& shape,
                                      const ContextOptions& options);
   void leave_masked_out(ContextOwner& context) const;
+  void finish(const ContextOwner& context) const;
   void connect_first(LinkMachine& links, const FirstLinks& first);
   void expect_links(const ContextOwner& context);
 

@@ -32,6 +32,11 @@ uint32_t number_of(const Backing& backing, const Model::WorkQueue* queue);
 std::string describe_completion(const Backing& backing, const std::byte* begin,
                                 const QueueMemoryLayout& layout);
 
+/// True once the NIC has answered all that it was told of a queue, the first `rung` blocks, or has
+/// failed on it.
+bool answered(const Backing& backing, const std::byte* begin, const QueueMemoryLayout& layout,
+              uint64_t rung);
+
 /// What the host posts itself, when it tests a queue.
 using HostRequest = std::variant<Write, Read, Atomic<Update::kAdd, uint64_t>>;
 

@@ -123,6 +123,24 @@ Queues::Progress Queues::progress(uint32_t index) const {
           .status = static_cast<Status>(memory_.load_word(&queue->error.status))};
 }
 
+std::vector<uint32_t> Queues::marked() const {
+  std::vector<uint64_t> words(mark_words(shape_.queues_per_peer, n_pes_));
+  memory_.copy_out(words.data(), marks(), words.size() * sizeof(uint64_t));
+  std::vector<uint32_t> found;
+  for (uint32_t index = 0; index < count(); ++index) {
+    const uint32_t mark = mark_index(index / n_pes_, index % n_pes_, n_pes_, shape_.owned);
+    if ((words[mark / 64] >> mark % 64 & 1) != 0) found.push_back(index);
+  }
+  return found;
+}
+
+bool Queues::under_way(uint32_t index) const {
+  const Progress at = progress(index);
+  // What was reserved and not rung nobody rings any more.
+  return at.status == Status::kOk && at.rung != at.completed &&
+         !nic::answered(shared(), shared_base(index), layout_, at.rung);
+}
+
 std::string Queues::last_completion(uint32_t index) const {
   return nic::describe_completion(shared(), shared_base(index), layout_);
 }

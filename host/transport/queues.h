@@ -70,8 +70,8 @@ struct Carrier {
 };
 
 /// Owns the queues of one context. One thread at a time makes, connects and resets them. What may
-/// be asked by others meanwhile, and while kernels run: failed(), progress(), and what never
-/// changes.
+/// be asked by others meanwhile, and while kernels run: failed(), progress(), marked(),
+/// under_way(), and what never changes.
 class Queues {
  public:
   /// None has a queue pair.
@@ -107,6 +107,10 @@ class Queues {
     Status status;
   };
   Progress progress(uint32_t index) const;
+  /// Those that kernels have posted to, but for what a quiet found complete and unmarked.
+  std::vector<uint32_t> marked() const;
+  /// The NIC has not answered yet what was posted on a queue that is marked, and may.
+  bool under_way(uint32_t index) const;
   /// The newest completion, in words.
   std::string last_completion(uint32_t index) const;
 

@@ -56,6 +56,24 @@ std::string describe_completion(const Backing& backing, const std::byte* begin,
   return fmt::format("{}{}", tail.failed() ? "error of " : "", tail.count());
 }
 
+// The last request of a queue asks for its completion. That names the request's first block, and
+// how many it has is in the ring.
+bool answered(const Backing& backing, const std::byte* begin, const QueueMemoryLayout& layout,
+              uint64_t rung) {
+  constexpr uint64_t kSegmentsOfBlock = mlx5::kWqebbBytes / mlx5::kSegmentBytes;
+  const auto* const cqe = reinterpret_cast<const mlx5::Cqe*>(begin + layout.cqe());
+  const mlx5::CqeTail tail = tail_of(backing, cqe);
+  if (tail.failed()) return true;
+  if (tail.none()) return false;
+  const uint64_t behind = (rung - tail.count()) & Model::kCountMask;
+  if (behind == 0 || behind > mlx5::kMaxWqeSegments / kSegmentsOfBlock + 1) return false;
+  const uint64_t slot = (rung - behind) & (layout.depth - 1);
+  const auto* const control = reinterpret_cast<const mlx5::ControlSegment*>(
+      begin + layout.send_queue() + slot * mlx5::kWqebbBytes);
+  const uint32_t segments = Be32::from_raw(backing.load_word(&control->qpn_ds.raw)).host() & 0x3f;
+  return behind == (segments + kSegmentsOfBlock - 1) / kSegmentsOfBlock;
+}
+
 NicKey key_of(uint32_t number) { return mlx5::key(number); }
 
 uint64_t post(const Backing& backing, const SendQueue& queue, uint64_t index,

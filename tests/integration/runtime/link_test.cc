@@ -191,6 +191,91 @@ TEST(Links, ThatAreNotReadyInTimeEndTheWaitAndComeBackByRecovery) {
   });
 }
 
+PEAL_KERNEL post_one(Status* posted, Context ctx, uint64_t* word, int pe) {
+  *posted = p(ctx, word, 7, pe);
+}
+
+/// PE 0 posts a word to PE 1 by a context of its own, and drops that at once; its NIC meets `plan`.
+void post_and_drop(Runtime& pe, uint64_t* word, const std::string& plan, bool aborts) {
+  const fault_test::Injector nic;
+  auto own = std::make_optional(pe.make_context({.queues_per_peer = 1}));
+  EXPECT_EQ(put_to(Context{own->value()}, word + 1, 1 - pe.my_pe()), Status::kOk) << "the link";
+  pe.barrier();
+  if (pe.my_pe() == 0) {
+    Status posted = Status::kTimeout;
+    nic.inject(plan);
+    launch({}, post_one, &posted, own->value(), word, 1).wait();
+    EXPECT_EQ(posted, Status::kOk);
+    if (aborts) pe.abort("the test ends them");
+    own.reset();
+  }
+  pe.barrier();  // the other end is there so long
+}
+
+/// Hazard: a barrier, or a flag, is the last that a kernel posts; the context goes with its queues,
+/// and with what the NIC has not executed yet.
+TEST(Links, FinishWhatKernelsPostedBeforeTheirContextGoes) {
+  for (const TransportKind transport : {TransportKind::kIbgda, TransportKind::kProxy}) {
+    Config config = small_config();
+    config.transport = transport;
+    on_pes(
+        [](Runtime& pe, uint64_t* words) {
+          post_and_drop(pe, words, "wqe=1 fault=stall ms=300", false);
+          EXPECT_EQ(words[0], pe.my_pe() == 1 ? 7u : 0u) << "not there when the context had gone";
+          EXPECT_EQ(pe.status(), Status::kOk) << pe.failure().text;
+        },
+        config, 2);
+  }
+}
+
+PEAL_KERNEL post_kind(Status* posted, Context ctx, uint64_t* words, int kind) {
+  const Status status[] = {
+      kind != 0 ? Status::kOk : put_nbi(ctx, words, words + 512, 3, 1).status,
+      kind != 1 ? Status::kOk : put_nbi(ctx, words, words + 512, 400, 1).status,
+      kind != 2 ? Status::kOk : atomic_inc(ctx, words, 1),
+      kind != 3 ? Status::kOk : atomic_compare_swap(ctx, words, 0, 1, 1).status,
+      kind != 4 ? Status::kOk : atomic_max(ctx, words, 5, 1),
+      kind != 5 ? Status::kOk : signal(ctx, Signal::add(words, 1, 1))};
+  for (const Status one : status) {
+    if (one != Status::kOk) *posted = one;
+  }
+}
+
+/// Hazard: where a queue ends is told by the last request's first block, and requests have one
+/// block or several: the end of a context would wait for what has come.
+TEST(Links, FinishBehindRequestsOfAnySize) {
+  Config config = small_config();
+  config.transport = TransportKind::kIbgda;
+  config.bootstrap_timeout = std::chrono::hours(1);
+  on_pes(
+      [](Runtime& pe, uint64_t* words) {
+        for (int kind = 0; kind < 6; ++kind) {
+          const auto own = pe.make_context({.queues_per_peer = 1});
+          Status posted = Status::kOk;
+          if (pe.my_pe() == 0) launch({}, post_kind, &posted, own.value(), words, kind).wait();
+          EXPECT_EQ(posted, Status::kOk) << kind;
+          pe.barrier();
+        }
+        EXPECT_EQ(pe.status(), Status::kOk) << pe.failure().text;
+      },
+      config, 2);
+}
+
+/// Where waits have been ended nobody waits for a NIC either, which may stand still for good.
+TEST(Links, GoAtOnceWithAContextThatWasAborted) {
+  Config config = small_config();
+  config.transport = TransportKind::kIbgda;
+  config.bootstrap_timeout = std::chrono::hours(1);
+  on_pes(
+      [](Runtime& pe, uint64_t* words) {
+        post_and_drop(pe, words, "wqe=1 fault=stall", true);
+        if (pe.my_pe() == 0) fault_test::Injector().clear();
+        pe.barrier();
+        pe.recover();
+      },
+      config, 2);
+}
+
 /// Hazard: links were proven one after another, with a lock that make_context and recover wait for,
 /// so that one peer that stood still held up all.
 TEST(Links, AreProvenWhileAnotherPeerStandsStill) {

@@ -295,9 +295,6 @@ TEST(StandardDescriptors, ThatAreClosedAreNotTakenByTheJob) {
     Status ended = Status::kTimeout;
     launch({}, work_on, &ended, own.value(), Work{by_barrier_all}, words).wait();
     require(ended == Status::kOk, pe.failure().text);  // there is no stderr
-    // A barrier waits for the others' flags, not for its own to have arrived: a context that goes
-    // at once may take them along.
-    pe.barrier();
     return 0;
   };
   for (const TransportKind transport : {TransportKind::kP2p, TransportKind::kIbgda}) {
