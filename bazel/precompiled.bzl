@@ -3,7 +3,8 @@
     precompiled_header(name = "gtest", src = "often.h", copts = ["-O0"], deps = ["@system//:gtest"])
     cc_test(..., copts = ["-O0", "-include", "tests/support/gtest_precompiled.h"], deps = [":gtest"])
 
-g++ takes it only where the options are those it was made with; the header itself is read where they are not."""
+g++ takes it only where the options are those it was made with; the header itself is read where they are not. With
+-fpch-deps a file's list of headers has those in it: Bazel compiles again what is behind an edit, and only that."""
 
 load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "CPP_COMPILE_ACTION_NAME")
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
@@ -26,7 +27,9 @@ def _precompiled_header_impl(ctx):
         source_file = header.path,
         system_include_directories = context.system_includes,
         use_pic = True,
-        user_compile_flags = ctx.fragments.cpp.copts + ctx.fragments.cpp.cxxopts + ctx.attr.copts + ["-x", "c++-header"],
+        # -MD: else g++ keeps no list in it of what it has, and who uses it cannot name that to Bazel (-fpch-deps).
+        user_compile_flags = ctx.fragments.cpp.copts + ctx.fragments.cpp.cxxopts + ctx.attr.copts +
+                             ["-x", "c++-header", "-MD", "-MF", "/dev/null"],
     )
     arguments = {"action_name": CPP_COMPILE_ACTION_NAME, "feature_configuration": features}
     ctx.actions.run(
