@@ -130,11 +130,8 @@ void Block::begin(const Dim3& blocks, uint64_t number) {
   live_ = running_ = static_cast<unsigned>(lanes_.size());
   at_barrier_ = predicates_ = 0;
   for (Warp& warp : warps_) warp.begin();
-  uint64_t rank = number * lanes_.size();
   for (Lane& lane : lanes_) {
-    lane.rank = rank++;
-    lane.exceptions = {};
-    lane.started = lane.ended = lane.observed = false;
+    lane.started = lane.ended = lane.abandoned = lane.observed = false;
     lane.in_library = 0;
   }
   shared_.renew();
@@ -166,6 +163,24 @@ void Block::settle(Lane& lane) {
   }
   lane.warp->end_slice(lane);
   if (running_ == 0 && live_ != 0) fail_deadlock();
+}
+
+void Block::end(size_t first, size_t count) {
+  if (running_ != live_) {  // who waits may have waited for these
+    for (size_t at = first; at < first + count; ++at) {
+      lanes_[at].request.call = LaneCall::kExit;
+      settle(lanes_[at]);
+    }
+    return;
+  }
+  live_ -= static_cast<unsigned>(count);
+  running_ = live_;
+  for (size_t at = first, end = first + count; at < end;) {
+    const size_t in_warp = std::min<size_t>(kWarpLanes - at % kWarpLanes, end - at);
+    const uint32_t some = ~uint32_t{0} >> (kWarpLanes - in_warp);
+    warps_[at / kWarpLanes].end(some << at % kWarpLanes);
+    at += in_warp;
+  }
 }
 
 void Block::wake(Lane& lane, uint64_t result) {

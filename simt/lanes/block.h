@@ -58,22 +58,23 @@ struct ExceptionState {
 };
 
 struct alignas(64) Lane {
-  Fiber* fiber = nullptr;  // that it runs or waits on; null: has not begun, or has ended
-  LaneRequest request;
-  uint64_t result = 0;
-  Lane* next = nullptr;  // in Ready
+  // All that a lane which never waits has to do with lies in one line of the cache.
+  Fiber* fiber = nullptr;  // that it runs or waits on, once it has begun and until it ends
   Block* block = nullptr;
   Warp* warp = nullptr;
-  ExceptionState exceptions;
   Dim3 thread{0, 0, 0};
   unsigned index = 0;  // in the warp
-  uint64_t rank = 0;   // in the grid, or among all lanes of a simulation
   bool started = false;
   bool ended = false;
   bool abandoned = false;   // the launch stopped: unwind
-  bool on_host = false;     // of a simulation's host: in no kernel
   bool observed = false;    // inside an observer of its accesses
   unsigned in_library = 0;  // place.h
+  bool on_host = false;     // of a simulation's host: in no kernel
+  uint64_t result = 0;
+  LaneRequest request;
+  Lane* next = nullptr;  // in Ready
+  ExceptionState exceptions;
+  uint64_t rank = 0;  // among all lanes of a simulation
 
   uint32_t bit() const { return uint32_t{1} << index; }
 };
@@ -102,6 +103,11 @@ class Warp {
   void set_running(const Lane& lane, bool running);
   /// Throws Error when another lane waits for this one.
   void exit(Lane& lane);
+  /// Those lanes have ended, and none of this warp waits.
+  void end(uint32_t lanes) {
+    live_ &= ~lanes;
+    running_ &= ~lanes;
+  }
   /// One line for each group of lanes that wait for the same.
   std::string waits() const;
 
@@ -175,6 +181,8 @@ class Block {
   /// Takes what `lane` asked for with its last slice. Throws Error when that is against the rules,
   /// or when no lane of the block can run any more.
   void settle(Lane& lane);
+  /// As settle(), of `count` lanes from number `first` on that have ended.
+  void end(size_t first, size_t count);
   /// Makes a waiting lane ready, with the result of what it waited for.
   void wake(Lane& lane, uint64_t result);
   /// Throws Error with `what`, said of this lane.

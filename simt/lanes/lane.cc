@@ -62,6 +62,8 @@ uint64_t meet(Lane& lane, const LaneRequest& request, uint64_t answer_alone) {
 
 Lane* current_lane() { return current; }
 
+Lane*& current_lane_of_thread() { return current; }
+
 PEAL_SIMT_UNSEEN void set_current_lane(Lane* lane) { current = lane; }
 
 PEAL_SIMT_UNSEEN void set_scheduler(Scheduler* scheduler) { current_scheduler = scheduler; }

@@ -22,6 +22,7 @@ LaneThread& LaneThread::of_this() {
 LaneThread::LaneThread()
     : fibers(&Worker::serve),
       exceptions(exceptions_of_thread()),
+      lane(current_lane_of_thread()),
       thread_index(threadIdx),
       block_index(blockIdx) {
   // Linux may stretch a sleep by 50 us otherwise, which would double a nap.

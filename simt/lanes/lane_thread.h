@@ -23,6 +23,7 @@ class LaneThread {
   SignalWatch watch;
   // What the lane that runs has: thread-local variables, whose addresses cost a call each.
   ExceptionState& exceptions;
+  Lane*& lane;
   Dim3& thread_index;
   Dim3& block_index;
 };

@@ -21,6 +21,8 @@ struct Abandoned {};
 Lane* current_lane();
 /// The worker names the lane it resumes.
 void set_current_lane(Lane* lane);
+/// What current_lane() answers on this thread.
+Lane*& current_lane_of_thread();
 
 /// A yield() that leaves by no exception: the next call that may will.
 void give_way(Lane& lane);

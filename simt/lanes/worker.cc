@@ -211,26 +211,34 @@ PEAL_SIMT_UNSEEN void Worker::serve(Fiber& fiber) {
   }
 }
 
+// Lanes of one block, until one of them has waited.
 PEAL_SIMT_UNSEEN void Worker::run_lanes_on(Fiber& fiber) {
-  for (Lane* lane = begin_lane(fiber); lane != nullptr; lane = begin_lane(fiber)) {
-    acquire_from(lane->block->start_tag());
+  if (fresh_ == nullptr) return;
+  Block& block = *fresh_;
+  thread_.block_index = block.index();
+  while (fresh_ != nullptr && !program_.outcome.stopped()) {
+    Lane& lane = begin_lane(block, fiber);
+    acquire_from(block.start_tag());
     run_body();
-    release_to(lane->block->end_tag());
-    end(*lane);
+    release_to(block.end_tag());
+    if (calm_ != &lane) return end(lane);
+    end_at_once(lane);
     if (kThreadSanitized) return;  // to which what runs on one fiber is in order
   }
 }
 
-Lane* Worker::begin_lane(Fiber& fiber) {
+PEAL_SIMT_SWITCH Lane& Worker::begin_lane(Block& block, Fiber& fiber) {
   const OfAnother books;
-  if (fresh_ == nullptr || program_.outcome.stopped()) return nullptr;
-  Lane& lane = fresh_->lanes()[fresh_at_];
-  if (++fresh_at_ == fresh_->lanes().size()) fresh_ = nullptr;
+  Lane& lane = block.lanes()[fresh_at_];
+  if (++fresh_at_ == block.lanes().size()) fresh_ = nullptr;
   name_fiber(fiber.stack(), lane);
   lane.fiber = &fiber;
   lane.started = true;
-  show(lane);
-  return &lane;
+  thread_.watch.count_slice();
+  thread_.thread_index = lane.thread;
+  thread_.lane = &lane;
+  calm_ = &lane;
+  return lane;
 }
 
 void Worker::run_body() {
@@ -250,9 +258,26 @@ void Worker::end(Lane& lane) {
     return;
   }
   settle(lane);
-  lane.fiber = nullptr;
   got_on();
   if (lane.block->live() == 0) retire(*lane.block);
+}
+
+PEAL_SIMT_SWITCH void Worker::end_at_once(Lane& lane) {
+  const OfAnother books;
+  lane.ended = true;
+  ++unbooked_;
+  if (fresh_ == nullptr) book(*lane.block, lane.block->lanes().size());
+}
+
+void Worker::book(Block& block, size_t before) {
+  const size_t count = std::exchange(unbooked_, 0);
+  try {
+    block.end(before - count, count);
+  } catch (...) {
+    program_.outcome.fail(std::current_exception());
+  }
+  got_on();
+  if (block.live() == 0) retire(block);
 }
 
 Fiber& Worker::stand_down(Fiber& fiber) {
@@ -266,6 +291,10 @@ Fiber& Worker::stand_down(Fiber& fiber) {
 // Called on the lane, which has asked for something: takes that, and says who runs next.
 Fiber& Worker::pass_on(Lane& lane) {
   const OfAnother books;
+  calm_ = nullptr;
+  if (unbooked_ != 0) {
+    book(*lane.block, static_cast<size_t>(&lane - lane.block->lanes().data()));
+  }
   lane.exceptions = thread_.exceptions;
   settle(lane);
   if (lane.request.call == LaneCall::kYield) {
@@ -310,7 +339,7 @@ void Worker::show(Lane& lane) {
   thread_.thread_index = lane.thread;
   thread_.block_index = lane.block->index();
   thread_.exceptions = lane.exceptions;
-  set_current_lane(&lane);
+  thread_.lane = &lane;
 }
 
 void Worker::settle(Lane& lane) {

@@ -3,7 +3,8 @@
 // A thread's part of a launch: it begins one block after another, and runs their lanes in turn.
 //
 //   block begins --> its lanes begin, one after another, on one fiber
-//     lane ends            the next one begins on the same fiber: a loop
+//     lane ends            the next one begins on the same fiber: a loop, whose lanes are booked
+//                          as ended when one of them waits, or when the block has no other
 //     lane has to wait     the fiber is the lane's until that ends; the next begins on another
 //   lanes that can go on take turns, each switching to the next; the thread's own flow comes in
 //   between when a block is to begin, when all lanes wait, and when nothing is left
@@ -82,9 +83,11 @@ class Worker {
   void unwind_lanes();
   // A fiber's.
   void run_lanes_on(Fiber& fiber);
-  Lane* begin_lane(Fiber& fiber);
+  Lane& begin_lane(Block& block, Fiber& fiber);
   void run_body();
   void end(Lane& lane);
+  void end_at_once(Lane& lane);
+  void book(Block& block, size_t before);
   Fiber& stand_down(Fiber& fiber);
   // Both.
   Fiber& pass_on(Lane& lane);
@@ -102,6 +105,8 @@ class Worker {
   Ready ready_;
   Block* fresh_ = nullptr;  // some of its lanes have not begun; null: there is none
   size_t fresh_at_ = 0;     // the first of these
+  Lane* calm_ = nullptr;    // the lane that has begun last, until it waits
+  size_t unbooked_ = 0;     // lanes in front of it that have ended without that
   uint64_t waits_ = 0;      // of lanes since one has ended or got on, by their weight
   size_t yields_ = 0;       // since the last pass
   Backoff backoff_;
