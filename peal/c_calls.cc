@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "device/base/stream.h"
-#include "host/base/call_names.h"
+#include "device/shared/call_names.h"
 #include "host/base/error.h"
 #include "kernels/table.h"
 #include "peal/c_guard.h"

@@ -2,7 +2,8 @@
 //
 // What kernels cost on a CPU (simt): threads that never wait, __syncthreads(), shuffles, launches.
 // A line each, by the clock and by the CPU time of all threads; other programs on the machine
-// disturb the first. docs/cpu_programs.md has the bars.
+// disturb the first. Behind a figure that has a bar: whether it keeps it, on two CPUs of which
+// nobody else uses any.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -32,6 +33,22 @@ void shuffle(int turns, float* out) {
 }
 void nothing() {}
 
+/// What a figure must be at least, or at most; 0: it has no bar.
+struct Bar {
+  double least = 0;
+  double most = 0;
+};
+
+void tell_bar(double figure, const Bar& bar) {
+  if (bar.least != 0) {
+    std::printf("   %-3s  at least %g", figure >= bar.least ? "yes" : "NO", bar.least);
+  } else if (bar.most != 0) {
+    std::printf("   %-3s  at most %g", figure <= bar.most ? "yes" : "NO", bar.most);
+  }
+  std::printf("\n");
+  std::fflush(stdout);
+}
+
 struct Times {
   double wall_s;
   double cpu_s;
@@ -56,18 +73,26 @@ Times time_of(const std::function<void()>& work) {
 }
 
 /// The best of three; `count` are millions of what is done.
-void tell_rate(const char* what, double count, const std::function<void()>& work) {
+void tell_rate(const char* what, double count, const Bar& bar, const std::function<void()>& work) {
   Times best{1e9, 1e9};
   for (int i = 0; i < 3; ++i) {
     const Times times = time_of(work);
     best = {std::min(best.wall_s, times.wall_s), std::min(best.cpu_s, times.cpu_s)};
   }
-  std::printf("%-44s %9.2f M/s %9.2f ns of CPU each\n", what, count / best.wall_s,
+  std::printf("%-44s %9.2f M/s %9.2f ns of CPU each", what, count / best.wall_s,
               1e3 * best.cpu_s / count);
-  std::fflush(stdout);
+  tell_bar(count / best.wall_s, bar);
 }
 
-void threads_that_never_wait(unsigned log_threads) {
+void tell_memory(const Bar& bar) {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const long mib = usage.ru_maxrss / 1024;
+  std::printf("%-44s %9ld MiB                     ", "memory at most", mib);
+  tell_bar(static_cast<double>(mib), bar);
+}
+
+void threads_that_never_wait(unsigned log_threads, const Bar& bar) {
   constexpr unsigned kWords = 1 << 24;
   std::vector<float> a(kWords, 1), b(kWords, 2), sum(kWords);
   const float *first = a.data(), *second = b.data();
@@ -77,18 +102,20 @@ void threads_that_never_wait(unsigned log_threads) {
   const unsigned threads = 1u << log_threads;
   char what[64];
   std::snprintf(what, sizeof what, "threads, vector add of 2^%u", log_threads);
-  tell_rate(what, threads * 1e-6,
+  tell_rate(what, threads * 1e-6, bar,
             [&] { cudaLaunchKernel(add, threads / kBlockThreads, kBlockThreads, arguments); });
 }
+
+constexpr Bar kMeetings{.least = 30};  // M/s
 
 void meetings() {
   int turns = 1000;
   void* arguments[] = {&turns};
-  tell_rate("__syncthreads of a lane, 16 blocks of 256", turns * 16e-6 * kBlockThreads,
+  tell_rate("__syncthreads of a lane, 16 blocks of 256", turns * 16e-6 * kBlockThreads, kMeetings,
             [&] { cudaLaunchKernel(meet, 16, kBlockThreads, arguments); });
   turns = 10;
   tell_rate("__syncthreads of a lane, 2048 blocks of 256", turns * 2048e-6 * kBlockThreads,
-            [&] { cudaLaunchKernel(meet, 2048, kBlockThreads, arguments); });
+            kMeetings, [&] { cudaLaunchKernel(meet, 2048, kBlockThreads, arguments); });
 }
 
 void shuffles() {
@@ -96,11 +123,11 @@ void shuffles() {
   float out = 0;
   float* to = &out;
   void* arguments[] = {&turns, &to};
-  tell_rate("shuffles of a lane, 16 blocks of 256", turns * 16e-6 * kBlockThreads,
+  tell_rate("shuffles of a lane, 16 blocks of 256", turns * 16e-6 * kBlockThreads, kMeetings,
             [&] { cudaLaunchKernel(shuffle, 16, kBlockThreads, arguments); });
 }
 
-void launches(unsigned blocks) {
+void launches(unsigned blocks, const Bar& bar) {
   constexpr int kLaunches = 20000;
   const Times waited = time_of([&] {
     for (int i = 0; i < kLaunches; ++i) {
@@ -111,21 +138,26 @@ void launches(unsigned blocks) {
   const Times given = time_of([&] {
     for (int i = 0; i < kLaunches; ++i) cudaLaunchKernel(nothing, blocks, 1, nullptr);
   });
-  std::printf("launch of %2u blocks of 1 thread, and its end  %7.2f us  %7.2f us of CPU\n", blocks,
-              1e6 * waited.wall_s / kLaunches, 1e6 * waited.cpu_s / kLaunches);
-  std::printf("launch of %2u blocks of 1 thread, in a row     %7.2f us  %7.2f us of CPU\n", blocks,
+  const double us = 1e6 * waited.wall_s / kLaunches;
+  std::printf("launch of %2u blocks of 1 thread, and its end   %7.2f us  %9.2f us of CPU     ",
+              blocks, us, 1e6 * waited.cpu_s / kLaunches);
+  tell_bar(us, bar);
+  std::printf("launch of %2u blocks of 1 thread, in a row      %7.2f us  %9.2f us of CPU\n", blocks,
               1e6 * given.wall_s / kLaunches, 1e6 * given.cpu_s / kLaunches);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  threads_that_never_wait(argc > 1 ? static_cast<unsigned>(std::atoi(argv[1])) : 24);
+  const bool small = argc > 1;  // a run that looks at nothing but that it runs
+  const unsigned log_threads = small ? static_cast<unsigned>(std::atoi(argv[1])) : 24;
+  threads_that_never_wait(log_threads, small ? Bar{} : Bar{.least = 100});  // M/s
+  if (!small) {
+    threads_that_never_wait(26, {});
+    tell_memory({.most = 511});  // MiB
+  }
   meetings();
   shuffles();
-  launches(1);
-  launches(16);
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  std::printf("memory at most: %ld MiB\n", usage.ru_maxrss / 1024);
+  launches(1, {.most = 5});  // us
+  launches(16, {});
 }

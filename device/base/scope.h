@@ -33,6 +33,16 @@ PEAL_DEVICE uint32_t block_in_grid() {
 }
 PEAL_DEVICE uint32_t blocks_in_grid() { return gridDim.x * gridDim.y * gridDim.z; }
 
+/// `call` needs all blocks of the grid at once: on a CPU a grid that has more than can be resident
+/// ends with a sentence that names the call. A GPU leaves them waiting: there CUDA's cooperative
+/// launches refuse it.
+template <class Call>
+PEAL_DEVICE void require_all_blocks([[maybe_unused]] Call call) {
+#if !PEAL_CUDA
+  if (!simt::all_blocks_fit()) simt::refuse_blocks(to_string(call));
+#endif
+}
+
 /// Storage shared by the lanes of a block, one object per type T: same type, same object. Not
 /// initialised.
 template <class T>

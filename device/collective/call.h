@@ -13,6 +13,7 @@
 #include "device/context.h"
 #include "device/detail/drain.h"
 #include "device/detail/resolve.h"
+#include "device/shared/call_names.h"
 #include "device/shared/team_memory.h"
 #include "device/team.h"
 
@@ -80,7 +81,9 @@ PEAL_DEVICE TeamCall<R> begin(const BasicContext<R>& ctx, S, const Team& team) {
 }
 
 /// kOk where this PE may make `call` of the team on this context, and `root` is a member.
-PEAL_DEVICE Status check(const ContextFields& ctx, const Team& team, Call call, int root = 0) {
+template <class S>
+PEAL_DEVICE Status check(const ContextFields& ctx, S, const Team& team, Call call, int root = 0) {
+  if constexpr (std::is_same_v<S, WholeGrid>) require_all_blocks(call);
   if (team.rank < 0 || ctx.slot >= team.contexts) {
     return detail::refuse(
         ctx.state, Status::kBadTeam,

@@ -125,7 +125,7 @@ PEAL_DEVICE_COLD Status end_refused([[maybe_unused]] ContextState* state, [[mayb
 /// Why a call is not made, or kOk.
 template <Reach R, class S, class Op>
 PEAL_DEVICE Status admit(const BasicContext<R>& ctx, S scope, const Team& team, const Op& op) {
-  const Status status = check(ctx, team, op.which(), op.root());
+  const Status status = check(ctx, scope, team, op.which(), op.root());
   if (status != Status::kOk || op.bytes() == 0) return status;
   const Status looked = look_at_all(ctx, lanes_of(scope), team, op);
   return looked == Status::kOk ? looked : end_refused<R>(ctx.state, scope, team, looked);
@@ -166,7 +166,7 @@ PEAL_DEVICE_COLD Status sync_by_nic(ContextState* state, S scope, const Team* te
 /// A meeting; `drains`: behind what this PE has posted, on queues to others than members, too.
 template <Reach R, class S>
 PEAL_DEVICE Status sync(const BasicContext<R>& ctx, S scope, const Team& team, bool drains) {
-  const Status status = check(ctx, team, drains ? Call::kBarrier : Call::kSync);
+  const Status status = check(ctx, scope, team, drains ? Call::kBarrier : Call::kSync);
   if (status != Status::kOk) return status;
   const TeamCall<R> call = begin(ctx, scope, team);
   const auto lanes = lanes_of(scope);

@@ -4,7 +4,7 @@
 // compares them takes this: the flight recorder, checked mode, usage errors, kernels on streams.
 //
 // A non-blocking form is the same call with CallNote::starts. What several calls have in common is
-// a predicate, and those go by the order of the list. Names: host/base/call_names.h.
+// a predicate, and those go by the order of the list. Names: call_names.h.
 #pragma once
 
 #include <cstdint>

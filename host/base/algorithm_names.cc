@@ -6,7 +6,7 @@
 #include <iterator>
 #include <vector>
 
-#include "host/base/call_names.h"
+#include "device/shared/call_names.h"
 
 namespace peal {
 

@@ -6,8 +6,8 @@
 #include <array>
 
 #include "device/base/scaled.h"
+#include "device/shared/call_names.h"
 #include "device/shared/team_memory.h"
-#include "host/base/call_names.h"
 #include "host/base/error.h"
 
 namespace peal {

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <thread>
 
-#include "host/base/call_names.h"
+#include "device/shared/call_names.h"
 #include "simt/lanes/lane.h"
 #include "simt/lanes/place.h"
 #include "simt/lanes/symbol.h"

@@ -7,7 +7,7 @@
 #include <iterator>
 #include <utility>
 
-#include "host/base/call_names.h"
+#include "device/shared/call_names.h"
 #include "host/contexts/usage_text.h"
 #include "host/nic/model.h"
 #include "kernels/table.h"

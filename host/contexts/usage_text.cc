@@ -6,9 +6,9 @@
 #include <cstddef>
 
 #include "device/base/scaled.h"
+#include "device/shared/call_names.h"
 #include "device/window.h"
 #include "host/base/algorithm_names.h"
-#include "host/base/call_names.h"
 #include "simt/lanes/place.h"
 #include "simt/lanes/symbol.h"
 

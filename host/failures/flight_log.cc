@@ -8,7 +8,7 @@
 #include <span>
 #include <utility>
 
-#include "host/base/call_names.h"
+#include "device/shared/call_names.h"
 #include "host/base/error.h"
 #include "host/base/place.h"
 #include "host/contexts/usage_text.h"

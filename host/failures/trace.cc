@@ -11,7 +11,7 @@
 #include <tuple>
 
 #include "base/files.h"
-#include "host/base/call_names.h"
+#include "device/shared/call_names.h"
 #include "host/base/error.h"
 #include "host/contexts/usage_text.h"
 

@@ -196,6 +196,7 @@ class Grid:
         self.places = {}
         self.lanes = []  # of blocks that have begun and not ended
         self.resident = 0
+        self.begun = word(data["begun"])
         size, _ = listed.types["Lane"]
         x, y, z = self.threads
         for block in sorted(self.residents(data), key=lambda block: block["number"]):
@@ -244,6 +245,8 @@ class Grid:
         extent = lambda dim: str(dim[0]) if dim[1:] == (1, 1) else f"({dim[0]},{dim[1]},{dim[2]})"
         x, y, z = self.blocks
         others = "" if self.resident == x * y * z else f", {self.resident} of them resident"
+        if self.begun < x * y * z:
+            others += f", {x * y * z - self.begun} not begun"
         return (f"grid {self.number}: kernel {self.kernel()}, {extent(self.blocks)} blocks of {extent(self.threads)} "
                 f"threads{others}")
 

@@ -331,7 +331,7 @@ void on_crash(int signal, siginfo_t* info, void* context) {
   if (signal == SIGSEGV) after = fault_before;
   const bool sent = info->si_code <= 0;
   const Lane* lane = runs_lanes && own_doing(signal, *info) ? current_lane() : nullptr;
-  if (lane != nullptr && lane->fiber == nullptr) lane = nullptr;  // it has just ended
+  if (lane != nullptr && (lane->ended || !lane->started)) lane = nullptr;  // it has just ended
   const bool overflow = lane != nullptr && overflowed(*lane, signal, *info, context);
   // Who has a handler may go on from here.
   if (after.sa_handler != SIG_DFL && !overflow) return end_by(signal, after, sent);

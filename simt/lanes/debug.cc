@@ -6,10 +6,13 @@
 namespace peal::simt {
 namespace {
 
-const DebugField kGridFields[] = {
-    PEAL_DEBUG_FIELD(DebugGrid, number),       PEAL_DEBUG_FIELD(DebugGrid, blocks),
-    PEAL_DEBUG_FIELD(DebugGrid, threads),      PEAL_DEBUG_FIELD(DebugGrid, residents),
-    PEAL_DEBUG_FIELD(DebugGrid, worker_count), {}};
+const DebugField kGridFields[] = {PEAL_DEBUG_FIELD(DebugGrid, number),
+                                  PEAL_DEBUG_FIELD(DebugGrid, blocks),
+                                  PEAL_DEBUG_FIELD(DebugGrid, threads),
+                                  PEAL_DEBUG_FIELD(DebugGrid, residents),
+                                  PEAL_DEBUG_FIELD(DebugGrid, worker_count),
+                                  PEAL_DEBUG_FIELD(DebugGrid, begun),
+                                  {}};
 
 const DebugField kResidentsFields[] = {PEAL_DEBUG_FIELD(ResidentBlocks, first), {}};
 
@@ -64,13 +67,14 @@ extern "C" const char peal_gdb_script[];  // gdb_script.S
 const char* const peal_debug_script = peal_gdb_script;
 
 void ListedGrid::show(const Dim3& blocks, const Dim3& threads,
-                      const std::vector<ResidentBlocks>& residents) {
+                      const std::vector<ResidentBlocks>& residents, const void* begun) {
   static constinit std::atomic<uint64_t> grids{0};  // of the process
   grid_ = {.number = ++grids,
            .blocks = blocks,
            .threads = threads,
            .residents = residents.data(),
-           .worker_count = residents.size()};
+           .worker_count = residents.size(),
+           .begun = begun};
   item_.emplace(peal_debug_grids, &grid_);
 }
 

@@ -28,6 +28,7 @@ struct DebugGrid {
   Dim3 threads;
   const ResidentBlocks* residents;  // one for each worker
   uint64_t worker_count;
+  const void* begun;  // how many blocks have begun, in 8 bytes; more than there are: all
 };
 
 /// Lists a grid from show() on, while it lives.
@@ -35,8 +36,9 @@ class ListedGrid {
  public:
   ListedGrid() = default;
 
-  /// `residents` must outlive it.
-  void show(const Dim3& blocks, const Dim3& threads, const std::vector<ResidentBlocks>& residents);
+  /// `residents` and `begun` must outlive it.
+  void show(const Dim3& blocks, const Dim3& threads, const std::vector<ResidentBlocks>& residents,
+            const void* begun);
   void hide() { item_.reset(); }
 
  private:

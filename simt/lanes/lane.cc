@@ -5,10 +5,12 @@
 #include "simt/lanes/lane.h"
 
 #include <exception>
+#include <string>
 #include <thread>
 
 #include "base/clock.h"
 #include "base/run_clock.h"
+#include "simt/lanes/launch.h"
 #include "simt/lanes/sanitizer.h"
 #include "simt/lanes/scheduler.h"
 #include "simt/lanes/shared_memory.h"
@@ -197,6 +199,28 @@ int sync_block_count(bool predicate) {
   const uint64_t count = suspend(*lane, {.call = LaneCall::kCountBlock, .value = predicate});
   acquire_from(lane->block);
   return static_cast<int>(count);
+}
+
+namespace {
+
+// Of the grid that runs here.
+PEAL_SIMT_UNSEEN uint64_t most_resident_blocks() {
+  return current_scheduler != nullptr ? current_scheduler->most_resident_blocks()
+                                      : this_worker()->most_resident_blocks();
+}
+
+}  // namespace
+
+bool all_blocks_fit() { return !in_kernel() || gridDim.count() <= most_resident_blocks(); }
+
+void refuse_blocks(const char* call) {
+  const uint64_t most = most_resident_blocks();
+  throw LaneError(std::string(call) + " by a grid needs all of its " +
+                  std::to_string(gridDim.count()) + " blocks of " +
+                  std::to_string(block_threads()) + " threads at once, and only " +
+                  std::to_string(most) +
+                  " can be resident (Limits::max_lanes = " + std::to_string(limits().max_lanes) +
+                  "): launch fewer, or raise the limit by SIMT_MAX_LANES or set_limits()");
 }
 
 void* block_shared(const void* key, size_t bytes, size_t align) {

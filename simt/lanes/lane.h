@@ -108,6 +108,13 @@ void meet_block();
 /// As sync_block(); the number of lanes whose predicate holds.
 int sync_block_count(bool predicate);
 
+/// False where this grid has more blocks than can ever be resident at once. A cooperative one has
+/// not.
+bool all_blocks_fit();
+
+/// Throws LaneError: `call` needs all blocks at once.
+[[noreturn]] void refuse_blocks(const char* call);
+
 /// Shared memory of this block: the same key yields the same storage to every lane of the block.
 /// Not zeroed. `bytes` and `align` must agree between callers of one key, or the launch ends with
 /// an Error. Outside a kernel: storage of this host thread.

@@ -115,8 +115,9 @@ size_t checked_lanes(const Grid& grid, const Limits& limits) {
   if (plane > limits.max_lanes || plane * grid.blocks.z > limits.max_lanes / threads) {
     throw LaneError("launch: " + extents_of(grid.blocks) + " blocks of " + std::to_string(threads) +
                     " threads, which must all be resident, exceed Limits::max_lanes = " +
-                    std::to_string(limits.max_lanes) +
-                    "; launch a smaller grid or raise the limit by SIMT_MAX_LANES or set_limits()");
+                    std::to_string(limits.max_lanes) + ", which has room for " +
+                    std::to_string(limits.max_lanes / threads) +
+                    "; launch fewer or raise the limit by SIMT_MAX_LANES or set_limits()");
   }
   return plane * grid.blocks.z * threads;
 }
@@ -229,7 +230,7 @@ class ThreadedGrid {
 ThreadedGrid::ThreadedGrid(const Grid& grid, const std::function<void()>& lane_body)
     : program_(grid, lane_body, simt::limits()), residents_(program_.workers) {
   grid.cooperative ? static_cast<void>(checked_lanes(grid, program_.limits)) : check_grid(grid);
-  listed_.show(grid.blocks, grid.threads, residents_);
+  listed_.show(grid.blocks, grid.threads, residents_, &program_.begun_blocks());
 }
 
 void ThreadedGrid::start(unsigned first) {

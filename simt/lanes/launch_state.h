@@ -46,6 +46,12 @@ struct LaunchState {
   uint64_t next_block() { return begun_.fetch_add(1, std::memory_order_relaxed); }
   bool all_begun() const { return begun_.load(std::memory_order_relaxed) >= block_count; }
   uint64_t begun() const { return begun_.load(std::memory_order_relaxed); }
+  /// For a debugger, which is not told of more than there are.
+  const std::atomic<uint64_t>& begun_blocks() const { return begun_; }
+  /// So many blocks can be resident at once, where no other launch has lanes.
+  uint64_t most_resident_blocks() const {
+    return cooperative ? block_count : workers + limits.max_lanes / block_lanes;
+  }
 
   const Dim3 blocks;
   const Dim3 threads;

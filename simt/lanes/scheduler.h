@@ -41,6 +41,8 @@ class Scheduler {
   virtual const void* kernel() const = 0;
   /// "PE 1", of the lane that runs. For handlers of signals too.
   virtual const std::string& owner() const = 0;
+  /// Blocks of the grid of the lane that runs, of which all can be resident at once.
+  virtual uint64_t most_resident_blocks() const = 0;
   virtual uint64_t now_ns() const = 0;
   /// Another lane may run next.
   virtual void point() = 0;

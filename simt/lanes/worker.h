@@ -56,6 +56,7 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
 
   const void* kernel() const { return program_.kernel; }
+  uint64_t most_resident_blocks() const { return program_.most_resident_blocks(); }
   /// A word for what the kernel of this launch has of its own.
   void*& word() { return word_; }
 

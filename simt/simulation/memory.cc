@@ -48,6 +48,13 @@ const void* granule_start(const void* p) {
 
 }  // namespace
 
+Released both(const Released& one, const Released& other) {
+  if (one == nullptr || other == nullptr) return one == nullptr ? other : one;
+  Clock all = *one;
+  join(all, *other);
+  return std::make_shared<const Clock>(std::move(all));
+}
+
 /// One store: the granule as it was behind it.
 struct WeakMemory::Message {
   uint64_t value = 0;

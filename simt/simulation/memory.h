@@ -49,6 +49,8 @@ struct ModelAccess {
 /// What each agent had done when something was released: near, far, agent by agent.
 using Clock = std::vector<uint32_t>;
 using Released = std::shared_ptr<const Clock>;
+/// Both of them; either may be null.
+Released both(const Released& one, const Released& other);
 
 /// Where an agent runs: agents of one device and one group are of one block.
 struct AgentGroup {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simt/simulation/simulated_process.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "simt/lanes/scheduler.h"
@@ -21,6 +22,30 @@ class SimulatedGrid : public Launch::State {
 };
 
 }  // namespace
+
+uint64_t SimulatedProcess::most_resident_blocks() const {
+  if (grid.cooperative) return grid.blocks.count();
+  return std::max<uint64_t>(1, most_lanes / grid.threads.count());
+}
+
+Block& SimulatedProcess::begin_block(Ready& ready, Scheduler& scheduler) {
+  if (idle_blocks.empty()) {
+    blocks.emplace_back(grid.threads, grid.shared_bytes, ready, nullptr, &scheduler);
+    idle_blocks.push_back(&blocks.back());
+  }
+  Block& block = *idle_blocks.back();
+  idle_blocks.pop_back();
+  block.begin(grid.blocks, begun++);
+  residents[0].add(block.resident());
+  resident += block.lanes().size();
+  return block;
+}
+
+void SimulatedProcess::retire(Block& block) {
+  residents[0].remove(block.resident());
+  resident -= block.lanes().size();
+  idle_blocks.push_back(&block);
+}
 
 std::unique_ptr<Launch::State> start_grid(const Grid& grid, std::function<void()> lane_body) {
   return std::make_unique<SimulatedGrid>(grid, std::move(lane_body));

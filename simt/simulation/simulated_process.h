@@ -33,11 +33,16 @@ struct SimulatedProcess {
   Grid grid;
   std::function<void()> body;
   std::string kernel;  // its name, once somebody has asked
-  std::deque<Block> blocks;
+  Released before;  // what had been done by whoever started it; null: it was there from the start
+  uint64_t most_lanes = 0;   // resident at once, with those of other grids, but for the first block
+  std::deque<Block> blocks;  // that are resident, or were and serve again
+  std::vector<Block*> idle_blocks;
   std::vector<ResidentBlocks> residents{1};
+  uint64_t begun = 0;     // blocks
+  uint64_t resident = 0;  // lanes of blocks that have begun and not ended
   ListedGrid listed;
-  size_t alive = 0;              // lanes that have not ended
-  std::vector<Released> behind;  // what its lanes had done when they ended
+  size_t alive = 0;  // lanes that have not ended, begun or not
+  Released behind;   // what its lanes had done when they ended
 
   // What elsewhere a thread has for itself.
   unsigned device_in_use = 0;
@@ -45,6 +50,12 @@ struct SimulatedProcess {
   void* grid_barrier = nullptr;
 
   bool lasts() const { return kind == ProcessKind::kGrid || kind == ProcessKind::kHost; }
+  bool all_begun() const { return begun == grid.blocks.count(); }
+  uint64_t most_resident_blocks() const;
+  /// The next one.
+  Block& begin_block(Ready& ready, Scheduler& scheduler);
+  /// All its lanes have ended.
+  void retire(Block& block);
   bool on_host() const { return kind == ProcessKind::kHost || kind == ProcessKind::kThread; }
 };
 

@@ -22,6 +22,7 @@
 #include "simt/lanes/suspend.h"
 #include "simt/lanes/symbol.h"
 #include "simt/simulation/announced.h"
+#include "simt/simulation/seed_profile.h"
 #include "simt/simulation/simulated_process.h"
 
 namespace peal::simt {
@@ -34,25 +35,11 @@ constexpr uint32_t kLongestSleep = 400;
 constexpr unsigned kMostPoints = 500;   // in a slice: a lane may spin where nobody interrupts it
 constexpr unsigned kLastPoints = 1000;  // of an abandoned lane
 
-/// How one run goes about it, drawn from its seed: different runs look for different trouble.
-struct SeedProfile {
-  uint32_t switch_one_in;  // operations on memory
-  uint32_t sleep_one_in;   // slices
-  MemoryWeakness weakness;
-};
-
-SeedProfile draw_profile(Random& random) {
-  constexpr uint32_t kSwitch[] = {2, 4, 16};
-  constexpr uint32_t kSleep[] = {20, 100, 1000};
-  constexpr uint32_t kStale[] = {32, 96, 160, 224};
-  constexpr uint64_t kHorizon[] = {256, 2048, 16384};
-  SeedProfile profile{};
-  profile.switch_one_in = kSwitch[random.below(3)];
-  profile.sleep_one_in = kSleep[random.below(3)];
-  profile.weakness.stale_in_256 = kStale[random.below(4)];
-  profile.weakness.horizon = kHorizon[random.below(3)];
-  return profile;
-}
+// Lanes of grids that are resident though none of them waits: order among so many agents takes 8
+// MiB, and four times that for twice as many. Blocks that wait for others get more room, whenever
+// no lane has ended for so many turns of each.
+constexpr uint64_t kLanesAtOnce = 1024;
+constexpr uint64_t kTurnsAlone = 64;
 
 }  // namespace
 
@@ -84,6 +71,7 @@ class Simulation::State final : public Scheduler {
   }
   const void* kernel() const override { return this_process().grid.kernel; }
   const std::string& owner() const override { return this_process().who.name; }
+  uint64_t most_resident_blocks() const override { return this_process().most_resident_blocks(); }
   uint64_t now_ns() const override { return now; }
   void point() override;
   void fence(FenceReach reach) override;
@@ -103,6 +91,9 @@ class Simulation::State final : public Scheduler {
  private:
   bool runs() const;
   uint64_t number(const AgentGroup& place);
+  void begin_block(SimulatedProcess& process);
+  void begin_blocks();
+  void make_room();
   Lane& choose();
   void run_lanes();
   Fibers& fibers_of(const Lane& lane) { return lane.on_host ? host_fibers_ : fibers_; }
@@ -122,8 +113,10 @@ class Simulation::State final : public Scheduler {
   std::vector<uint64_t> asleep_until_;                 // in slices, by agent
   std::map<int, std::vector<uint64_t>> ended_agents_;  // by device
   int blocks_ = 0;
-  size_t alive_ = 0;    // lanes
-  size_t lasting_ = 0;  // of those, the ones that the run waits for
+  size_t lasting_ = 0;     // lanes that the run waits for
+  uint64_t resident_ = 0;  // lanes of grids
+  uint64_t room_ = kLanesAtOnce;
+  uint64_t last_end_ = 0;  // of a lane or of a wait for room, in slices
   uint64_t changes_seen_ = 0;
   uint64_t idle_slices_ = 0;
   uint64_t last_ = 0;         // agent that ran
@@ -166,41 +159,55 @@ std::shared_ptr<SimulatedProcess> Simulation::State::add(Identity who, ProcessKi
                                                          const Grid& grid,
                                                          std::function<void()> body) {
   const Limits in_force = simt::limits();
-  const size_t lanes = checked_lanes(grid, in_force);
-  if (alive_ + lanes > in_force.max_lanes) {
-    throw LaneError("simulation: " + std::to_string(alive_) + " lanes are alive, and " +
-                    std::to_string(lanes) +
-                    " more exceed Limits::max_lanes = " + std::to_string(in_force.max_lanes));
-  }
-  alive_ += lanes;
-  Released before;
-  if (runs()) before = memory.release(agent());
+  grid.cooperative ? static_cast<void>(checked_lanes(grid, in_force)) : check_grid(grid);
   auto process = std::make_shared<SimulatedProcess>();
   processes_.push_back(process);
+  if (runs()) process->before = memory.release(agent());
   process->who = std::move(who);
   process->kind = kind;
   process->grid = grid;
   process->body = std::move(body);
-  process->alive = lanes;
-  for (uint64_t at = grid.blocks.count(); at-- > 0;) {
-    Block& block =
-        process->blocks.emplace_front(grid.threads, grid.shared_bytes, ready_, nullptr, this);
-    block.begin(grid.blocks, at);
-    process->residents[0].add(block.resident());
-  }
-  for (Block& block : process->blocks) {
-    for (Lane& lane : block.lanes()) {
-      ready_.push(lane);
-      lane.rank = number({process->who.device, blocks_});
-      lane.on_host = process->on_host();
-      process_of_agent_[lane.rank] = process.get();
-      if (before != nullptr) memory.acquire(lane.rank, before);
-    }
-    ++blocks_;
-  }
-  process->listed.show(grid.blocks, grid.threads, process->residents);
-  if (process->lasts()) lasting_ += lanes;
+  process->most_lanes = in_force.max_lanes;
+  process->alive = grid.blocks.count() * grid.threads.count();
+  process->listed.show(grid.blocks, grid.threads, process->residents, &process->begun);
+  if (process->lasts()) lasting_ += process->alive;
+  begin_blocks();
   return process;
+}
+
+void Simulation::State::begin_block(SimulatedProcess& process) {
+  Block& block = process.begin_block(ready_, *this);
+  if (process.kind == ProcessKind::kGrid) resident_ += block.lanes().size();
+  for (Lane& lane : block.lanes()) {
+    ready_.push(lane);
+    lane.rank = number({process.who.device, blocks_});
+    lane.on_host = process.on_host();
+    lane.exceptions = {};
+    process_of_agent_[lane.rank] = &process;
+    if (process.before != nullptr) memory.acquire(lane.rank, process.before);
+  }
+  ++blocks_;
+}
+
+// As many as there is room for. The first of each grid always has room.
+void Simulation::State::begin_blocks() {
+  for (const std::shared_ptr<SimulatedProcess>& process : processes_) {
+    const uint64_t lanes = process->grid.threads.count();
+    const uint64_t most = std::min(room_, process->most_lanes);
+    while (!process->all_begun() &&
+           (process->resident == 0 || process->grid.cooperative || resident_ + lanes <= most)) {
+      begin_block(*process);
+    }
+  }
+}
+
+// What the lanes that are resident wait for may be done by a block that has not begun.
+void Simulation::State::make_room() {
+  last_end_ = slices;
+  const bool all_begun =
+      std::ranges::all_of(processes_, [](const auto& process) { return process->all_begun(); });
+  room_ = all_begun ? kLanesAtOnce : std::min<uint64_t>(2 * room_, simt::limits().max_lanes);
+  begin_blocks();
 }
 
 Lane& Simulation::State::choose() {
@@ -253,12 +260,17 @@ void Simulation::State::slice(Lane& lane) {
 
 void Simulation::State::end(Lane& lane) {
   SimulatedProcess& process = process_of(lane);
-  fibers_of(lane).give_back(*std::exchange(lane.fiber, nullptr));
-  --alive_;
+  fibers_of(lane).give_back(*lane.fiber);
   memory.fence(lane.rank, MemoryOrder::kRelease);  // a kernel that has ended is seen by all
-  process.behind.push_back(memory.release(lane.rank));
+  process.behind = both(process.behind, memory.release(lane.rank));
   ended_agents_[process.who.device].push_back(lane.rank);
   if (process.lasts()) --lasting_;
+  last_end_ = slices;
+  if (lane.block->live() == 0) {
+    if (process.kind == ProcessKind::kGrid) resident_ -= lane.block->lanes().size();
+    process.retire(*lane.block);
+    begin_blocks();
+  }
   if (--process.alive != 0) return;
   process.listed.hide();
   std::erase_if(processes_, [&process](const auto& one) { return one.get() == &process; });
@@ -272,6 +284,7 @@ void Simulation::State::run_lanes() {
     }
     slice(choose());
     let_time_pass();
+    if (slices - last_end_ > kTurnsAlone * (bag_.size() + 1)) make_room();
   }
 }
 
@@ -295,6 +308,11 @@ std::string Simulation::State::report() const {
                      ", at " + std::to_string(now) + " ns";
   for (const std::shared_ptr<SimulatedProcess>& process : processes_) {
     if (process->kind == ProcessKind::kThread) continue;
+    if (!process->all_begun()) {
+      text += "\n  " + process->who.name + ": of " + std::to_string(process->grid.blocks.count()) +
+              " blocks " + std::to_string(process->begun) +
+              " have begun, as many as there is room for (SIMT_MAX_LANES)";
+    }
     for (const Block& block : process->blocks) {
       for (const Lane& lane : block.lanes()) {
         if (lane.ended) continue;
@@ -468,7 +486,7 @@ std::shared_ptr<SimulatedProcess> start_process(ProcessKind kind, const Grid& gr
 
 void await_process(const SimulatedProcess& process) {
   while (process.alive != 0) yield();
-  for (const Released& one : process.behind) running()->memory.acquire(agent(), one);
+  running()->memory.acquire(agent(), process.behind);
 }
 
 SimulatedProcess& this_process() { return running()->process_of(*current_lane()); }

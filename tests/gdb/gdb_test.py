@@ -56,7 +56,7 @@ class Commands(unittest.TestCase):
         lanes, first, second, third = gdb(
             program, *STOP, "peal lanes", "peal lane 0 bt", "peal lane 1 bt", "peal lane 2 bt")[len(STOP):]
         at = [rf"held\.cc:{line_of(0)}$", rf"held\.cc:{line_of(1)}$"]
-        self.expect(lanes, r"^grid 1: kernel wait_for_seven, 2 blocks of 2 threads$",
+        self.expect(lanes, r"^grid 1: kernel wait_for_seven, 5 blocks of 2 threads, 2 of them resident, 3 not begun$",
                     rf"^  0 +\(0,0,0\)  \(0,0,0\)  in __syncthreads +meet at {at[0]}",
                     rf"^  1 +\(0,0,0\)  \(1,0,0\)  in peal::wait_until +wait_for_seven at {at[1]}",
                     r"^  2 +\(1,0,0\)  \(0,0,0\)  runs on thread \d+ +everything_waits at held\.cc:",

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A program for gdb_test.py to stop: when everything_waits() is called, lane 0 stands in
-// __syncthreads(), lane 1 in wait_until(), lane 2 calls, and lane 3 has ended. One worker runs all
-// lanes, in turn, so it is always so. Its clock shows `held_seconds` more than it is, as after a
-// stop of that length: the test sets it while gdb holds the process. It ends with 0 if no wait
-// timed out.
+// __syncthreads(), lane 1 in wait_until(), lane 2 calls, and lane 3 has ended; the other three
+// blocks have no room yet. One worker runs all lanes, in turn, so it is always so. Its clock shows
+// `held_seconds` more than it is, as after a stop of that length: the test sets it while gdb holds
+// the process. It ends with 0 if no wait timed out.
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -61,11 +61,12 @@ int main() {
   return peal::run_main([] {
     peal::simt::Limits limits = peal::simt::limits();
     limits.workers = 1;
+    limits.max_lanes = 2;  // beside the first block's
     peal::simt::set_limits(limits);
     peal::Runtime pe = peal::start();
     uint64_t* const words = pe.allocate<uint64_t>(3);
     auto* const end = pe.allocate<peal::Status>(1);
-    const peal::Grid grid{.blocks = 2, .threads = 2};
+    const peal::Grid grid{.blocks = 5, .threads = 2};
     peal::launch(grid, wait_for_seven, pe.context(), words, words + 1, end).wait();
     pe.check();
     return *end == peal::Status::kOk ? 0 : 1;

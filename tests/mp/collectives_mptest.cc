@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string>
 #include <vector>
 
+#include "simt/lanes/launch.h"
 #include "tests/support/collective_cases.h"
 #include "tests/support/job.h"
 
@@ -394,6 +396,37 @@ TEST(Collectives, ShortCallsThatDifferAreRefusedByAll) {
 PEAL_KERNEL long_call(Verdict* verdict, Context ctx, Team team, int* dst, int* src, Status wanted) {
   const Status status = all_reduce(ctx, whole_grid, team, dst, src, 5000, op::sum);
   expect_eq(verdict, static_cast<unsigned>(status), static_cast<unsigned>(wanted));
+}
+
+PEAL_KERNEL sum_by_grid(Context ctx, Team team, int* dst, int* src) {
+  (void)all_reduce(ctx, whole_grid, team, dst, src, 100, op::sum);
+}
+
+// It would wait for blocks that begin once those that wait have ended.
+TEST(Collectives, AGridThatIsNotResidentAsAWholeIsRefused) {
+  on_every_pe([](Runtime& pe) {
+    const simt::Limits before = simt::limits();
+    simt::Limits few = before;
+    few.max_lanes = 64;
+    few.workers = 2;
+    few.stall_ms = 1000;
+    Symmetric<int> dst(pe, 100);
+    Symmetric<int> src(pe, 100);
+    simt::set_limits(few);
+    std::string error;
+    try {
+      peal::launch({.blocks = 5, .threads = 32}, sum_by_grid, pe.context(), pe.world(), dst.data(),
+                   src.data())
+          .wait();
+    } catch (const simt::LaneError& refused) {
+      error = refused.what();
+    }
+    simt::set_limits(before);
+    EXPECT_NE(error.find("all_reduce by a grid needs all of its 5 blocks of 32 threads"),
+              std::string::npos)
+        << error;
+    pe.barrier();
+  });
 }
 
 // The third block of one member has no partner at the others: it must not wait for one.

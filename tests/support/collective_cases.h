@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "host/base/call_names.h"
+#include "device/shared/call_names.h"
 #include "peal/peal.h"
 
 namespace peal::api_test {

@@ -11,7 +11,7 @@
 #include <set>
 #include <string>
 
-#include "host/base/call_names.h"
+#include "device/shared/call_names.h"
 
 namespace peal {
 namespace {

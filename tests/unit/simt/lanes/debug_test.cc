@@ -12,6 +12,7 @@
 
 #include "simt/lanes/lane.h"
 #include "simt/lanes/launch.h"
+#include "simt/lanes/sanitizer.h"
 #include "simt/simulation/simulation.h"
 #include "tests/unit/simt/support.h"
 
@@ -58,6 +59,27 @@ TEST(Debug, AGridIsListedWhileItRuns) {
   EXPECT_TRUE(listed().empty());
 }
 
+// At lane 0, which waits for its warp.
+void look(uint64_t& call, uint64_t& mask) {
+  const OfAnother reader;  // as a debugger's, its reads are in order with nothing
+  const std::byte* const grid = listed().at(0);
+  EXPECT_EQ(field("Grid", grid, "worker_count"), 1u);
+  const std::byte* const block = pointer("Residents", pointer("Grid", grid, "residents"), "first");
+  EXPECT_EQ(field("Block", block, "number"), 0u);
+  EXPECT_EQ(field("Block", block, "next"), 0u);
+  const std::byte* const lane = pointer("Block", block, "lanes");
+  call = field("Lane", lane, "call");
+  mask = field("Lane", lane, "mask");
+  EXPECT_EQ(field("Lane", lane, "started"), 1u);
+  EXPECT_EQ(field("Lane", lane, "ended"), 0u);
+  const std::byte* const fiber = pointer("Lane", lane, "fiber");
+  const uint64_t saved = field("Fiber", fiber, "saved");
+  const uint64_t stack = field("Fiber", fiber, "stack");
+  EXPECT_GT(saved, stack);
+  EXPECT_LT(saved, stack + field("Fiber", fiber, "stack_bytes"));
+  EXPECT_EQ(field("Lane", lane + type("Lane").bytes, "ended"), 0u);
+}
+
 TEST(Debug, ALaneTellsWhatItWaitsIn) {
   uint64_t call = 0;
   uint64_t mask = 0;
@@ -67,23 +89,7 @@ TEST(Debug, ALaneTellsWhatItWaitsIn) {
       return;
     }
     for (int i = 0; i < 10; ++i) yield();  // lane 0 is there by now
-    const std::byte* const grid = listed().at(0);
-    EXPECT_EQ(field("Grid", grid, "worker_count"), 1u);
-    const std::byte* const block =
-        pointer("Residents", pointer("Grid", grid, "residents"), "first");
-    EXPECT_EQ(field("Block", block, "number"), 0u);
-    EXPECT_EQ(field("Block", block, "next"), 0u);
-    const std::byte* const lane = pointer("Block", block, "lanes");
-    call = field("Lane", lane, "call");
-    mask = field("Lane", lane, "mask");
-    EXPECT_EQ(field("Lane", lane, "started"), 1u);
-    EXPECT_EQ(field("Lane", lane, "ended"), 0u);
-    const std::byte* const fiber = pointer("Lane", lane, "fiber");
-    const uint64_t saved = field("Fiber", fiber, "saved");
-    const uint64_t stack = field("Fiber", fiber, "stack");
-    EXPECT_GT(saved, stack);
-    EXPECT_LT(saved, stack + field("Fiber", fiber, "stack_bytes"));
-    EXPECT_EQ(field("Lane", lane + type("Lane").bytes, "ended"), 0u);
+    look(call, mask);
     sync_warp(3);
   }).wait();
   const DebugField* name = type("Call").fields;
@@ -98,14 +104,19 @@ TEST(Debug, BlocksAreListedFromTheirBeginningToTheirEnd) {
   const LimitsFor scope(one);
   std::vector<uint64_t> first(3, 99);
   std::vector<uint64_t> next(3, 99);
+  std::vector<uint64_t> begun(3, 99);
   launch({3, 1}, [&] {
+    const OfAnother reader;
+    const std::byte* const grid = listed().at(0);
+    std::memcpy(&begun[blockIdx.x], pointer("Grid", grid, "begun"), sizeof(uint64_t));
     const std::byte* const block =
-        pointer("Residents", pointer("Grid", listed().at(0), "residents"), "first");
+        pointer("Residents", pointer("Grid", grid, "residents"), "first");
     first[blockIdx.x] = field("Block", block, "number");
     next[blockIdx.x] = field("Block", block, "next");
   }).wait();
   EXPECT_EQ(first, (std::vector<uint64_t>{0, 1, 2}));
   EXPECT_EQ(next, (std::vector<uint64_t>{0, 0, 0}));
+  EXPECT_EQ(begun, (std::vector<uint64_t>{1, 2, 3}));
 }
 
 TEST(Debug, GridsOfASimulationAreListedToo) {

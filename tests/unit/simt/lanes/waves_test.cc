@@ -127,6 +127,58 @@ TEST(SimtWaves, HoldAllBlocksOfACooperativeGrid) {
   EXPECT_EQ(arrived, 640U);
 }
 
+// As a GPU refuses a cooperative launch; a call that waited for blocks without room would hang.
+TEST(SimtWaves, RefuseACallThatNeedsMoreBlocksThanCanBeResident) {
+  const LimitsFor scope(with_lanes_and_workers(64, 2));
+  std::atomic<unsigned> arrived{0};
+  run({4, 32}, [&] {  // one of each worker, and two more
+    EXPECT_TRUE(all_blocks_fit());
+    ++arrived;
+    while (arrived < 4 * 32) yield();
+  });
+  EXPECT_EQ(arrived, 4U * 32);
+  const auto call = [] {
+    if (!all_blocks_fit()) refuse_blocks("all_reduce");
+  };
+  EXPECT_EQ(error_of({5, 32}, call),
+            "all_reduce by a grid needs all of its 5 blocks of 32 threads at once, and only 4 can "
+            "be resident (Limits::max_lanes = 64): launch fewer, or raise the limit by "
+            "SIMT_MAX_LANES or set_limits()");
+  EXPECT_EQ(error_of({.blocks = 2, .threads = 32, .cooperative = true}, call), "");
+  const std::string refused = error_of({.blocks = 3, .threads = 32, .cooperative = true}, call);
+  EXPECT_NE(refused.find("3 x 1 x 1 blocks of 32 threads"), std::string::npos) << refused;
+  EXPECT_NE(refused.find("room for 2"), std::string::npos) << refused;
+  EXPECT_TRUE(all_blocks_fit()) << "of a host there is one";
+}
+
+// Lanes that end without a wait are booked together: barriers and votes must not miss them.
+TEST(SimtWaves, LetLanesThatWaitGoOnBesideThoseThatOnlyEnd) {
+  for (const unsigned threads : {1u, 2u, 31u, 33u, 100u}) {
+    for (unsigned rest = 0; rest < 3; ++rest) {
+      std::atomic<unsigned> passed{0};
+      std::atomic<unsigned> wrong{0};
+      run({5, threads}, [&] {
+        if (threadIdx.x % 3 != rest) return;
+        sync_block();
+        ++passed;
+        if (sync_block_count(true) != static_cast<int>((block_threads() + 2 - rest) / 3)) ++wrong;
+      });
+      EXPECT_EQ(passed, 5 * ((threads + 2 - rest) / 3)) << threads << " threads, " << rest;
+      EXPECT_EQ(wrong, 0U) << threads << " threads, " << rest;
+    }
+  }
+}
+
+TEST(SimtWaves, TellThatAVoteNamesALaneThatOnlyEnded) {
+  for (const unsigned early : {0u, 3u, 31u}) {  // ends ahead of the others, between them, behind
+    const std::string error = error_of({1, 32}, [&] {
+      if (threadIdx.x != early) ballot(~0u, true);
+    });
+    EXPECT_NE(error.find("__ballot_sync"), std::string::npos) << error;
+    EXPECT_NE(error.find("lane " + std::to_string(early)), std::string::npos) << error;
+  }
+}
+
 TEST(SimtWaves, UnwindTheLanesOfResidentBlocksAndBeginNoOthers) {
   const LimitsFor scope(with_lanes(128));
   std::atomic<unsigned> begun{0};

@@ -5,12 +5,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "simt/lanes/lane.h"
+#include "simt/lanes/launch.h"
 #include "simt/runtime/cuda_names.h"
+#include "tests/unit/simt/support.h"
 
 namespace peal::simt {
 namespace {
@@ -192,6 +195,87 @@ TEST(Simulation, RefusesAGridThatCudaWouldRefuse) {
   Simulation sim(1);
   EXPECT_THROW(sim.launch({"grid", 0}, {1, 2000}, [] {}), LaneError);
   EXPECT_THROW(sim.launch({"grid", 0}, {0, 1}, [] {}), LaneError);
+}
+
+struct WavesRun {
+  unsigned resident = 0;  // blocks, at most
+  uint64_t digest = 0;
+  std::vector<int> runs;  // of each lane
+};
+
+WavesRun run_waves(uint64_t seed) {
+  WavesRun run;
+  run.runs.resize(300 * 32);
+  Simulation sim(seed);
+  auto* const word = static_cast<uint64_t*>(sim.memory().allocate(8, "word"));
+  unsigned resident = 0;
+  sim.launch({"grid", 0}, {300, 32}, [&] {
+    if (threadIdx.x == 0) run.resident = std::max(run.resident, ++resident);
+    __syncthreads();
+    ++run.runs[blockIdx.x * 32 + threadIdx.x];
+    model().store(agent(), word, 8, blockIdx.x, {});
+    __syncthreads();
+    if (threadIdx.x == 0) --resident;
+  });
+  sim.run();
+  run.digest = sim.digest();
+  return run;
+}
+
+TEST(Simulation, RunsAGridOfWhichSomeBlocksAreResidentTheSameWayAgain) {
+  const LimitsFor scope(with_lanes(128));
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    const WavesRun run = run_waves(seed);
+    EXPECT_EQ(run.runs, std::vector<int>(300 * 32, 1));
+    EXPECT_GT(run.resident, 1u);
+    EXPECT_LE(run.resident, 4u);
+    EXPECT_EQ(run.digest, run_waves(seed).digest);
+  }
+}
+
+// They begin one by one once all that are resident have waited for long.
+TEST(Simulation, BeginsBlocksThatOthersWaitForAsLongAsThereIsRoom) {
+  const auto ring = [](unsigned blocks, unsigned lanes) {
+    const LimitsFor scope(with_lanes(lanes));
+    Simulation sim(1, {.slices = 1'000'000});
+    unsigned arrived = 0;
+    sim.launch({"grid", 0}, {blocks, 32}, [&] {
+      ++arrived;
+      while (arrived != blocks * 32) yield();
+    });
+    return failure_of(sim);
+  };
+  EXPECT_EQ(ring(40, 40 * 32), "");
+  const std::string error = ring(5, 4 * 32);
+  EXPECT_NE(error.find("not at its end"), std::string::npos) << error;
+  EXPECT_NE(error.find("grid: of 5 blocks 4 have begun"), std::string::npos) << error;
+}
+
+TEST(Simulation, RefusesACallThatNeedsMoreBlocksThanCanBeResident) {
+  const LimitsFor scope(with_lanes(128));
+  for (const unsigned blocks : {4u, 5u}) {
+    Simulation sim(1);
+    sim.launch({"grid", 0}, {blocks, 32}, [] {
+      if (!all_blocks_fit()) refuse_blocks("all_reduce");
+    });
+    const std::string error = failure_of(sim);
+    EXPECT_EQ(error.find("all_reduce by a grid needs all of its 5 blocks") != error.npos,
+              blocks == 5)
+        << error;
+  }
+}
+
+TEST(Simulation, HoldsGridsOfSeveralDevicesBesideEachOther) {
+  const LimitsFor scope(with_lanes(32));
+  Simulation sim(1);
+  bool told[2] = {false, false};
+  for (const int device : {0, 1}) {  // the first block of each has room, whatever the others have
+    sim.launch({"grid", device}, {10, 32}, [&told, device] {
+      told[device] = true;
+      while (!told[1 - device]) yield();
+    });
+  }
+  EXPECT_EQ(failure_of(sim), "");
 }
 
 TEST(Simulation, RefusesToRunInsideAnother) {
