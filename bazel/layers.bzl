@@ -60,8 +60,8 @@ LAYERS = {
     "softnic/abi/extras": ["softnic/abi/core", "softnic/engine", "softnic/wire", "device/mlx5/layout.h"],
     "softnic/abi": ["softnic/abi/core", "softnic/abi/extras"],
     "softnic/sysfs": ["base", "softnic/presentation"],
-    # The lists of calls and of algorithms, whose names host/base has.
-    "host/base": ["base", "device/shared/algorithms.h", "device/shared/call_list.h"],
+    # The lists of calls and of algorithms, and their names.
+    "host/base": ["base", "device/shared/algorithms.h", "device/shared/call_list.h", "device/shared/call_names.h"],
     # Names of what the host does, for profilers.
     "host/nvtx": [],
     # host/job/together.h: a step that may fail on one PE fails on all.
@@ -144,7 +144,7 @@ LAYERS = {
     # main() that throws ends.
     "peal": [
         "base/immortal.h", "bootstrap", "host", "host/base", "host/runtime/main_frame.h", "device", "device/base/launch.h", "device/base/stream.h",
-        "device/base/target.h", "kernels", "simt/simulation/simulation.h",
+        "device/base/target.h", "device/shared/call_names.h", "kernels", "simt/simulation/simulation.h",
     ],
     # The calls of NVSHMEM's guide upon peal.h. On a CPU they ask simt whether a kernel calls.
     "compat": [

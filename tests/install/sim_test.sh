@@ -40,6 +40,48 @@ for example in "${examples[@]}"; do
   expect "ok: 3 PEs under 20 seeds" peal-sim -n 3 --seeds 20 "./$name"
 done
 
+# A grid of which a part is resident: each thread runs once. A call of all its blocks is refused.
+cat >waves.cu <<'END'
+#include <peal/peal.h>
+#include <string>
+#include <vector>
+__global__ void add(const float* a, const float* b, float* sum) {
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  sum[i] += a[i] + b[i];
+}
+__global__ void all(peal::Context ctx, peal::Team team, int* dst, int* src) {
+  (void)peal::all_reduce(ctx, peal::whole_grid, team, dst, src, 1, peal::op::sum);
+}
+int run(unsigned blocks, bool whole) {
+  peal::Runtime pe = peal::start();
+  if (whole) {
+    int* const words = pe.allocate<int>(2);
+    all<<<blocks, 64>>>(pe.context(), pe.world(), words, words + 1);
+    return cudaDeviceSynchronize() == cudaSuccess ? 0 : 3;
+  }
+  const size_t n = blocks * 64;
+  std::vector<float> one(n, 1), two(n, 2), none(n, 0);
+  float *a, *b, *sum;
+  for (float** to : {&a, &b, &sum}) cudaMalloc(to, n * sizeof(float));
+  cudaMemcpy(a, one.data(), n * sizeof(float), cudaMemcpyHostToDevice);
+  cudaMemcpy(b, two.data(), n * sizeof(float), cudaMemcpyHostToDevice);
+  cudaMemcpy(sum, none.data(), n * sizeof(float), cudaMemcpyHostToDevice);
+  add<<<blocks, 64>>>(a, b, sum);
+  if (cudaDeviceSynchronize() != cudaSuccess) return 2;
+  cudaMemcpy(none.data(), sum, n * sizeof(float), cudaMemcpyDeviceToHost);
+  for (const float value : none)
+    if (value != 3) return 1;
+  return 0;
+}
+int main(int, char** argv) {
+  return peal::run_main([&] { return run(std::stoi(argv[1]), argv[2] != nullptr); });
+}
+END
+expect "" peal-cc --sim waves.cu -o waves
+expect "ok: 2 PEs under 3 seeds" env SIMT_MAX_LANES=256 peal-sim -n 2 --seeds 3 ./waves 40
+refuse "all_reduce by a grid needs all of its 40 blocks of 64 threads at once, and only 4" \
+  env SIMT_MAX_LANES=256 peal-sim -n 2 --seeds 1 ./waves 40 whole
+
 # Each failure in its own words, and wrong options with the remedy.
 cat >ends.cu <<'END'
 #include <peal/peal.h>
