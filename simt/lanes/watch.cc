@@ -144,8 +144,7 @@ void SignalWatch::begin(unsigned busy_ms) {
 
 void SignalWatch::tick(uint64_t code) {
   const uint64_t now = slices_.load(std::memory_order_relaxed);
-  const bool same = now == last_ && now != 0;
-  last_ = now;
+  const bool same = last_.exchange(now, std::memory_order_relaxed) == now && now != 0;
   const Lane* const lane = current_lane();
   if (!same || lane == nullptr || state_.load(std::memory_order_relaxed) != kNothing) return;
   found_ = {reinterpret_cast<uint64_t>(kernel()), code, lane->block->number(), thread_rank(),

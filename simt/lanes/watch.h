@@ -71,7 +71,8 @@ class SignalWatch {
   const SignalStack signal_stack_;
   std::atomic<uint64_t> slices_{0};  // begun; one thread writes
   Bell& bell_;
-  uint64_t last_ = 0;  // `slices_` one tick before
+  // `slices_` one tick before. To ThreadSanitizer a handler is of the lane that it interrupts.
+  std::atomic<uint64_t> last_{0};
   std::atomic<int> state_{kNothing};
   BusyLane found_;
   unsigned busy_ms_ = 0;

@@ -211,20 +211,9 @@ PEAL_SIMT_UNSEEN void Worker::serve(Fiber& fiber) {
   }
 }
 
-// Lanes of one block, until one of them has waited.
-PEAL_SIMT_UNSEEN void Worker::run_lanes_on(Fiber& fiber) {
-  if (fresh_ == nullptr) return;
-  Block& block = *fresh_;
-  thread_.block_index = block.index();
-  while (fresh_ != nullptr && !program_.outcome.stopped()) {
-    Lane& lane = begin_lane(block, fiber);
-    acquire_from(block.start_tag());
-    run_body();
-    release_to(block.end_tag());
-    if (calm_ != &lane) return end(lane);
-    end_at_once(lane);
-    if (kThreadSanitized) return;  // to which what runs on one fiber is in order
-  }
+PEAL_SIMT_SWITCH bool Worker::may_begin_lane() const {
+  const OfAnother books;
+  return fresh_ != nullptr && !program_.outcome.stopped();
 }
 
 PEAL_SIMT_SWITCH Lane& Worker::begin_lane(Block& block, Fiber& fiber) {
@@ -239,6 +228,29 @@ PEAL_SIMT_SWITCH Lane& Worker::begin_lane(Block& block, Fiber& fiber) {
   thread_.lane = &lane;
   calm_ = &lane;
   return lane;
+}
+
+PEAL_SIMT_SWITCH void Worker::end_at_once(Lane& lane) {
+  const OfAnother books;
+  lane.ended = true;
+  ++unbooked_;
+  if (fresh_ == nullptr) book(*lane.block, lane.block->lanes().size());
+}
+
+// Lanes of one block, until one of them has waited.
+PEAL_SIMT_UNSEEN void Worker::run_lanes_on(Fiber& fiber) {
+  if (fresh_ == nullptr) return;
+  Block& block = *fresh_;
+  thread_.block_index = block.index();
+  while (may_begin_lane()) {
+    Lane& lane = begin_lane(block, fiber);
+    acquire_from(block.start_tag());
+    run_body();
+    release_to(block.end_tag());
+    if (calm_ != &lane) return end(lane);
+    end_at_once(lane);
+    if (kThreadSanitized) return;  // to which what runs on one fiber is in order
+  }
 }
 
 void Worker::run_body() {
@@ -260,13 +272,6 @@ void Worker::end(Lane& lane) {
   settle(lane);
   got_on();
   if (lane.block->live() == 0) retire(*lane.block);
-}
-
-PEAL_SIMT_SWITCH void Worker::end_at_once(Lane& lane) {
-  const OfAnother books;
-  lane.ended = true;
-  ++unbooked_;
-  if (fresh_ == nullptr) book(*lane.block, lane.block->lanes().size());
 }
 
 void Worker::book(Block& block, size_t before) {

@@ -84,6 +84,7 @@ class Worker {
   void unwind_lanes();
   // A fiber's.
   void run_lanes_on(Fiber& fiber);
+  bool may_begin_lane() const;
   Lane& begin_lane(Block& block, Fiber& fiber);
   void run_body();
   void end(Lane& lane);

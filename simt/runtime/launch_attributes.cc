@@ -38,9 +38,11 @@ cudaError_t read_config(const cudaLaunchConfig_t* config, Start* start) {
   return cudaSuccess;
 }
 
-cudaError_t start_configured_by(const cudaLaunchConfig_t* config, std::function<void()> lane_body) {
+cudaError_t start_configured_by(const cudaLaunchConfig_t* config, const void* kernel,
+                                std::function<void()> lane_body) {
   Start start{};
   const cudaError_t error = read_config(config, &start);
+  start.kernel = kernel;
   return error == cudaSuccess ? start_bound(start, std::move(lane_body)) : remember(error);
 }
 

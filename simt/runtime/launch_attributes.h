@@ -91,7 +91,8 @@ namespace peal::simt::cuda {
 cudaError_t read_config(const cudaLaunchConfig_t* config, Start* start);
 
 /// Keeps the error of a configuration that is refused.
-cudaError_t start_configured_by(const cudaLaunchConfig_t* config, std::function<void()> lane_body);
+cudaError_t start_configured_by(const cudaLaunchConfig_t* config, const void* kernel,
+                                std::function<void()> lane_body);
 
 }  // namespace peal::simt::cuda
 
@@ -104,9 +105,9 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* ke
 template <class... Expected, class... Actual>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Expected...),
                                Actual&&... actual) {
-  if (kernel == nullptr) return start_configured_by(config, nullptr);
+  if (kernel == nullptr) return start_configured_by(config, nullptr, nullptr);
   std::tuple<std::decay_t<Expected>...> copies(std::forward<Actual>(actual)...);
-  return start_configured_by(config,
+  return start_configured_by(config, address_of(kernel),
                              [kernel, copies = std::move(copies)] { std::apply(kernel, copies); });
 }
 

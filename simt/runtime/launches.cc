@@ -11,8 +11,6 @@
 namespace peal::simt::cuda {
 namespace {
 
-constexpr char kName[] = "started by its address";
-
 int resident_blocks(int threads, size_t shared_bytes) {
   const cudaDeviceProp all = properties_of(0);
   const int by_threads = all.maxThreadsPerMultiProcessor / threads;
@@ -24,7 +22,8 @@ int resident_blocks(int threads, size_t shared_bytes) {
   return std::min({by_threads, by_memory, by_lanes, all.maxBlocksPerMultiProcessor});
 }
 
-cudaError_t start_offered(const void* kernel, void** arguments, const Start& start) {
+cudaError_t start_offered(const void* kernel, void** arguments, Start start) {
+  start.kernel = kernel;
   return call([&] {
     if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
     try {
@@ -41,9 +40,9 @@ cudaError_t start_offered(const void* kernel, void** arguments, const Start& sta
 cudaError_t start_bound(const Start& start, std::function<void()> lane_body) {
   return call_on(start.stream, [&](Stream& stream) {
     if (lane_body == nullptr) return cudaErrorInvalidDeviceFunction;
-    const Grid grid{start.blocks, start.threads, start.shared_bytes};
-    if (!start.cooperative) return cuda::start(stream, grid, kName, std::move(lane_body));
-    return start_cooperative(stream, grid, kName, std::move(lane_body));
+    const Grid grid{start.blocks, start.threads, start.shared_bytes, start.kernel};
+    if (!start.cooperative) return cuda::start(stream, grid, nullptr, std::move(lane_body));
+    return start_cooperative(stream, grid, nullptr, std::move(lane_body));
   });
 }
 

@@ -21,6 +21,7 @@ struct Start {
   size_t shared_bytes;
   cudaStream_t stream;
   bool cooperative;
+  const void* kernel = nullptr;  // its address, by which messages name it
 };
 
 /// Starts what was bound to its arguments: one copy of them a lane.
@@ -32,7 +33,9 @@ cudaError_t start_kernel(const Start& start, void (*kernel)(Parameters...), void
   if (kernel == nullptr) return start_bound(start, nullptr);
   std::tuple<std::decay_t<Parameters>...> copies(
       *static_cast<std::decay_t<Parameters>*>(arguments[kAt])...);
-  return start_bound(start, [kernel, copies = std::move(copies)] { std::apply(kernel, copies); });
+  Start named = start;
+  named.kernel = reinterpret_cast<const void*>(kernel);
+  return start_bound(named, [kernel, copies = std::move(copies)] { std::apply(kernel, copies); });
 }
 
 template <class F>

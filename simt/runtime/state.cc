@@ -46,7 +46,9 @@ cudaError_t code_of(const std::exception_ptr& error) {
 
 // A look at the program's symbols takes its time: only where there is something to say.
 std::string name_of(const std::string& given, const Grid& grid) {
-  return given.empty() ? function_at(reinterpret_cast<uintptr_t>(grid.kernel)) : given;
+  if (!given.empty()) return given;
+  const std::string found = function_at(reinterpret_cast<uintptr_t>(grid.kernel));
+  return found.empty() ? "(unnamed)" : found;
 }
 
 // Of a grid that does not fit: what CUDA answers.

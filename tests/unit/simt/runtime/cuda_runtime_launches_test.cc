@@ -174,12 +174,27 @@ TEST(CudaLaunches, AnOrdinaryGridHasNoBarrier) {
 TEST(CudaLaunches, ACooperativeGridMustFit) {
   unsigned* to = nullptr;
   void* arguments[] = {&to};
-  testing::internal::CaptureStderr();
-  EXPECT_EQ(cudaLaunchCooperativeKernel(meet_but_some, 1u << 20, 1024, arguments),
-            cudaErrorCooperativeLaunchTooLarge);
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("which must all be resident"),
-            std::string::npos);
-  EXPECT_EQ(cudaGetLastError(), cudaErrorCooperativeLaunchTooLarge);
+  cudaLaunchAttribute cooperative{};
+  cooperative.id = cudaLaunchAttributeCooperative;
+  cooperative.val.cooperative = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = 1u << 20;
+  config.blockDim = 1024;
+  config.attrs = &cooperative;
+  config.numAttrs = 1;
+  const auto expect_refusal = [](const auto& launch) {
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(launch(), cudaErrorCooperativeLaunchTooLarge);
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_NE(said.find("meet_but_some: launch: 1048576 x 1 x 1 blocks of 1024 threads, which must "
+                        "all be resident"),
+              std::string::npos)
+        << said;
+    EXPECT_EQ(cudaGetLastError(), cudaErrorCooperativeLaunchTooLarge);
+  };
+  expect_refusal(
+      [&] { return cudaLaunchCooperativeKernel(meet_but_some, 1u << 20, 1024, arguments); });
+  expect_refusal([&] { return cudaLaunchKernelEx(&config, meet_but_some, to); });
 }
 
 TEST(CudaLaunches, RunAGridOfMoreLanesThanMayBeResident) {
