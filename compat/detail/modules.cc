@@ -90,7 +90,7 @@ void ask_modules(const char* what, const Ask& ask) {
 }
 
 int most_blocks_of(Pe& pe, const KernelStart& start) {
-  // simt runs all blocks at a time; more than there are workers gain nothing.
+  // On a CPU more blocks than there are workers gain nothing.
   if (pe.runtime().target() == Target::kCpu) return static_cast<int>(simt::limits().workers);
   int blocks = 0;
   ask_modules("occupancy of the kernel",

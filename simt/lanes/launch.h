@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs a kernel's grid on the CPU: every lane is a fiber, every block lives on one worker thread.
+// Runs a kernel's grid on the CPU: a lane begins as a call, and has a fiber once it waits.
 //
-//   host thread --launch()--> worker 0: blocks 0, 2, ...   each worker turns over the lanes of the
-//                             worker 1: blocks 1, 3, ...   blocks that are resident
+//   host thread --launch()--> worker 0: blocks 0, 2, ...   each worker takes the next block, and
+//                             worker 1: blocks 1, 3, ...   turns over the lanes of those it has
 //
 // Blocks begin in order. Another one begins when none is resident on a worker, and when all lanes
 // of those that are wait by yield() or the like, as long as Limits::max_lanes has room: so blocks
