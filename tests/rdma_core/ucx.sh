@@ -70,7 +70,7 @@ listening() {
 }
 
 perftest() {
-  timeout 100 env LD_PRELOAD="$preload" UCX_WARN_UNUSED_ENV_VARS=n \
+  timeout 250 env LD_PRELOAD="$preload" UCX_WARN_UNUSED_ENV_VARS=n \
     ucx_perftest -x "$transport" -d mlx5_0:1 -f -w 20 -b "$TEST_TMPDIR/batch" "$@"
 }
 
