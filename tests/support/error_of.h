@@ -6,9 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <vector>
 
+#include "base/patience.h"
+#include "base/run_clock.h"
 #include "host/base/error.h"
 
 namespace peal {
@@ -47,10 +50,13 @@ inline bool contains(const Error& error, const std::string& text) {
   return std::string(error.what()).find(text) != std::string::npos;
 }
 
-/// Of several PEs that ended at once, the one whose queue failed first.
-inline bool names_one_of(const std::vector<int>& pes, const Error& error) {
-  return std::ranges::any_of(pes,
-                             [&](int pe) { return contains(error, "PE " + std::to_string(pe)); });
+/// The error names a PE that is lost, or is about to be: of several that ended at once the one
+/// whose queue failed first, of which the watcher may not have been told yet.
+template <class Pe>
+bool names_one_lost(const Pe& pe, const Error& error) {
+  const auto named = [&](int lost) { return contains(error, "PE " + std::to_string(lost)); };
+  return wait_until([&] { return std::ranges::any_of(pe.lost_pes(), named); },
+                    RunClock::now() + std::chrono::seconds(20));
 }
 
 inline void expect_error(const Error& error, ErrorCode code,

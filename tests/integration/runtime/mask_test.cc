@@ -53,7 +53,7 @@ void live(const Life& life, const std::function<void(Runtime&)>& body) {
                                body(pe);
                                return 0;
                              },
-                             {.deadline = seconds(20), .job = seconds(60)});
+                             {.deadline = seconds(20), .job = seconds(120)});
   } catch (const Error& error) {
     text = error.what();
   }
@@ -154,7 +154,7 @@ void all_tell_of_it(Runtime& pe, const Context& ctx, uint64_t* words, int lost) 
       [&] { host.p(words, uint64_t{1}, lost); }, [&] { host.quiet(); }};
   for (const auto& call : calls) {
     const Error error = error_of(call);
-    require(names_one_of(pe.lost_pes(), error), std::string("the host hears: ") + error.what());
+    require(names_one_lost(pe, error), std::string("the host hears: ") + error.what());
   }
 }
 
@@ -487,7 +487,7 @@ TEST(MaskWrongly, ByOnePeAloneEndsAtTheDeadline) {
                                require(why.find("PE 2 ") != std::string::npos, why);
                                return 0;
                              },
-                             {.deadline = seconds(20), .job = seconds(60)});
+                             {.deadline = seconds(20), .job = seconds(120)});
   } catch (const Error& error) {
     text = error.what();
   }
