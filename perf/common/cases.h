@@ -58,9 +58,10 @@ struct Case {
   Measure what;
   ScopeKind scope;
   uint32_t blocks;
-  uint32_t threads;     // of a block
-  uint64_t bytes;       // of a message
-  uint64_t iterations;  // of each agent in one launch
+  uint32_t threads;        // of a block
+  uint64_t bytes;          // of a message
+  uint64_t iterations;     // of each agent in one launch
+  bool both_ways = false;  // both PEs of a pair make calls, at the same time
 
   /// How many scopes work at once: all threads, all warps or all blocks of the grid.
   uint64_t agents() const {

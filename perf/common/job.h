@@ -77,6 +77,8 @@ class Job {
 
   /// Has a partner, and begins.
   bool leads() const { return plan_.leads; }
+  /// Makes calls of its own in the case; a partner that answers makes none.
+  bool makes_calls(const Case& c) const { return leads() || (c.both_ways && plan_.peer >= 0); }
   bool to_itself() const { return plan_.peer == plan_.pe; }
   bool first() const { return plan_.pe == 0; }
 
@@ -103,7 +105,7 @@ class Job {
     ready_ = std::chrono::steady_clock::now();
     if (case_.bounces() || case_.what.way == CallWay::kTogether) {
       side_.launch_together(grid, kernel, api, plan_, times_);
-    } else if (leads()) {
+    } else if (makes_calls(case_)) {
       side_.launch(grid, kernel, api, plan_, times_);
     }
     try {
@@ -113,7 +115,7 @@ class Job {
                                " bytes: " + error.what());
     }
     plan_.first += case_.iterations;
-    return leads() ? seconds() : 0;
+    return makes_calls(case_) ? seconds() : 0;
   }
 
   /// Nanoseconds of each call of the last launch, of a kernel that keeps them.
@@ -131,8 +133,8 @@ class Job {
     side_.barrier();
     wall_ = std::chrono::steady_clock::now() - ready_;
     const Case& c = case_;
-    const bool target = plan_.peer >= 0 && (!leads() || to_itself());
-    const bool receives = c.fetches() ? leads() : target || (c.bounces() && leads());
+    const bool target = plan_.peer >= 0 && (!leads() || to_itself() || c.both_ways);
+    const bool receives = c.fetches() ? makes_calls(c) : target || (c.bounces() && leads());
     if (receives && c.what.way != CallWay::kTogether) {
       if (spoil != Spoil::kNothing) flip(c.moves_data() && spoil == Spoil::kData);
       if (c.moves_data()) {

@@ -86,17 +86,41 @@ void check_together(const Options& o) {
   }
 }
 
-void add_options(CLI::App& app, const Program& program, Options& o, size_t& op,
-                 std::string& sizes) {
+// What is looked at once the whole command line is known.
+struct Given {
+  size_t op = 0;
+  std::string sizes;
+  bool json = false;
+  bool csv = false;
+};
+
+CLI::Option* add_number(CLI::App& app, const char* name, auto& value, uint64_t least, uint64_t most,
+                        const char* text) {
+  return app.add_option(name, value, text)->check(CLI::Range(least, most));
+}
+
+void add_output_options(CLI::App& app, Options& o, Given& given) {
+  add_number(app, "--repeats", o.repeats, 1, 1000,
+             "How often each size is measured; the median counts, and the spread is told")
+      ->capture_default_str();
+  app.add_flag("--json", given.json, "One JSON object a row instead of the table");
+  app.add_flag("--csv", given.csv, "Comma-separated values instead of the table, names ahead");
+  // Hidden: for the tests of the verification.
+  add_choice(app, "--spoil", o.spoil, {"nothing", "data", "signal"},
+             "Damage what arrived before it is verified")
+      ->group("");
+}
+
+void add_options(CLI::App& app, const Program& program, Options& o, Given& given) {
   const bool one_agent = program.metric == Metric::kLatency;
   const auto number = [&](const char* name, auto& value, uint64_t least, uint64_t most,
                           const char* text) {
-    return app.add_option(name, value, text)->check(CLI::Range(least, most));
+    return add_number(app, name, value, least, most, text);
   };
   constexpr uint64_t kMostIterations = 1'000'000'000;
   Names ops;
   for (const Measure& what : program.ops) ops.emplace_back(what.name);
-  add_choice(app, "--op", op, ops, "Operation to measure");
+  add_choice(app, "--op", given.op, ops, "Operation to measure");
   add_choice(app, "--scope", o.scope, {"thread", "warp", "block"}, "Who makes each call");
   if (!one_agent) {
     number("--blocks", o.blocks, 1, 65535, "Blocks of the grid")->capture_default_str();
@@ -108,7 +132,7 @@ void add_options(CLI::App& app, const Program& program, Options& o, size_t& op,
          "Queues per peer, in a context of the run's own (else: PEAL_QUEUES, default context)");
   number("--depth", o.depth, 128, 16384,
          "Entries of each queue, a power of two (else: PEAL_QUEUE_DEPTH)");
-  app.add_option("--sizes", sizes, "Bytes of a message: 8 or 8,64 or 8:1M (powers of two)")
+  app.add_option("--sizes", given.sizes, "Bytes of a message: 8 or 8,64 or 8:1M (powers of two)")
       ->capture_default_str();
   number("--iters", o.iterations, 1, kMostIterations,
          "Operations of each thread, warp or block (else: fewer for larger messages)");
@@ -118,11 +142,12 @@ void add_options(CLI::App& app, const Program& program, Options& o, size_t& op,
          "Operations of each thread, warp or block between two waits for completion");
   add_choice(app, "--pattern", o.pairing, {"pairs", "halves"},
              "Who sends to whom: PE 2k to 2k+1, or the first half of the PEs to the second");
-  app.add_flag("--json", o.json, "One JSON object a row instead of the table");
-  // Hidden: for the tests of the verification.
-  add_choice(app, "--spoil", o.spoil, {"nothing", "data", "signal"},
-             "Damage what arrived before it is verified")
-      ->group("");
+  if (!one_agent) {
+    app.add_flag(
+        "--bidirectional", o.both_ways,
+        "Both PEs of a pair make calls at the same time; rates are those of both together");
+  }
+  add_output_options(app, o, given);
 }
 
 }  // namespace
@@ -147,18 +172,20 @@ std::vector<uint64_t> parse_sizes(const std::string& text) {
 CommandLine parse(const Program& program, int argc, const char* const* argv) {
   CommandLine line{.options = program.defaults, .text = {}, .exit_code = 0};
   Options& o = line.options;
-  std::string sizes = program.sizes;
-  size_t op = 0;
+  Given given{.sizes = program.sizes};
   CLI::App app(program.what, program.name);
   app.footer(
       "Run it with mpirun -np N; with one PE it sends to itself. Settings of peal itself are "
       "PEAL_*\nvariables: PEAL_INFO=1 shows them.");
-  add_options(app, program, o, op, sizes);
+  add_options(app, program, o, given);
   try {
     app.parse(argc, argv);
-    o.what = program.ops[op];
+    o.what = program.ops[given.op];
+    if (given.json && given.csv)
+      throw CLI::ValidationError("--csv", "rows are one or the other; leave out --json");
+    if (given.json || given.csv) o.form = given.json ? Form::kJson : Form::kCsv;
     try {
-      o.sizes = parse_sizes(sizes);
+      o.sizes = parse_sizes(given.sizes);
     } catch (const Error& error) {
       throw CLI::ValidationError("--sizes", error.what());
     }

@@ -13,6 +13,8 @@
 namespace peal::perf {
 
 enum class Pairing { kPairs, kHalves };
+/// How rows are written: for people, one JSON object each, or as a line of comma-separated values.
+enum class Form { kTable, kJson, kCsv };
 /// What a run spoils before it verifies, so that tests see the verification fail.
 enum class Spoil { kNothing, kData, kSignal };
 
@@ -30,10 +32,12 @@ struct Options {
   uint64_t iterations = 0;        // of each agent (thread, warp or block); 0 = by size
   uint64_t warmup = 64;           // iterations before the clock starts
   uint64_t window = 0;            // operations of an agent before it waits for all; 0 = by size
-  bool json = false;
+  uint32_t repeats = 1;           // of all that, whose median counts
+  bool both_ways = false;         // both PEs of a pair make calls, at the same time
+  Form form = Form::kTable;
 
   Case of(uint64_t bytes, uint64_t count) const {
-    return {what, scope, blocks, threads, bytes, count};
+    return {what, scope, blocks, threads, bytes, count, both_ways};
   }
 };
 

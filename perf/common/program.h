@@ -4,8 +4,8 @@
 // has a slot of its own, so that each of them is verified.
 //
 //   one pair        seconds are the kernel's, from its first block's begin to its last one's end
-//   several pairs   all PEs ready -> all done, launches included: pairs that take turns on too few
-//                   cores must not each count only its own turn
+//   several pairs,  all PEs ready -> all done, launches included: those that take turns on too few
+//   or both ways    cores must not each count only its own turn
 #pragma once
 
 #include <algorithm>
@@ -69,6 +69,7 @@ inline void summarize(std::vector<double> usec, Record& record) {
   record.usec_min = usec.front();
   record.usec_median = usec[usec.size() / 2];
   record.usec_p99 = usec[(usec.size() - 1) * 99 / 100];
+  record.usec_p99_9 = usec[(usec.size() - 1) * 999 / 1000];
 }
 
 template <class Kernels>
@@ -83,23 +84,32 @@ class ProgramRun {
       throw std::runtime_error(
           "--op memcpy: the peer's memory is mapped with PEAL_TRANSPORT=p2p only");
     }
+    if (options.both_ways && side_.n_pes() == 1) {
+      throw std::runtime_error("--bidirectional: there is one PE; mpirun -np 2");
+    }
   }
 
   /// The exit code.
   int run() {
-    const Setting setting{.program = program_.name,
-                          .pes = side_.n_pes(),
-                          .pairs = pairs(),
-                          .queues = side_.context().queues_per_peer,
-                          .transport = side_.transport(),
-                          .nic = side_.nic()};
+    const Setting setting{
+        .program = program_.name,
+        .pes = side_.n_pes(),
+        .pairs = pairs(),
+        .queues = side_.context().queues_per_peer,
+        .transport = side_.transport(),
+        .nic = side_.nic(),
+        .provenance = provenance_of_run(PEAL_CUDA, side_.runtime().config().device)};
     Report report(setting, options_, program_.metric, job_.first());
     bool clean = true;
     for (const uint64_t bytes : options_.sizes) {
       const Rounds rounds(options_, program_.effort, bytes);
-      const Record mine = measure(rounds, report);
-      clean = clean && mine.errors == 0;
-      report.row(rounds.all(), job_.gather(mine));
+      std::vector<std::vector<Record>> repeats;
+      for (uint32_t i = 0; i < options_.repeats; ++i) {
+        const Record mine = measure(rounds, report);
+        clean = clean && mine.errors == 0;
+        repeats.push_back(job_.gather(mine));
+      }
+      report.row(rounds.all(), repeats);
     }
     clean = report.finish() && clean;
     side_.barrier();  // the peers may still be working on this PE's queues: leave together
@@ -135,8 +145,9 @@ class ProgramRun {
       job_.prepare(c, rounds.layout(c.iterations), 1);
       const double seconds = job_.launch(kernel, Api{side_.context()});
       job_.verify(record, options_.spoil);
-      if (warm || !job_.leads()) return;
-      record.seconds += pairs() == 1 || !c.streams() ? seconds : job_.wall_seconds();
+      if (warm || !job_.makes_calls(c)) return;
+      const bool alone = pairs() == 1 && !c.both_ways;
+      record.seconds += alone || !c.streams() ? seconds : job_.wall_seconds();
       record.operations += c.agents() * c.iterations;
       if (c.streams()) return;
       for (const uint64_t ns : job_.samples()) {

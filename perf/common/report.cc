@@ -29,6 +29,7 @@ Record sum(const std::vector<Record>& all) {
       total.usec_min = one.usec_min;
       total.usec_median = one.usec_median;
       total.usec_p99 = one.usec_p99;
+      total.usec_p99_9 = one.usec_p99_9;
     }
   }
   return total;
@@ -45,23 +46,92 @@ std::string plural(uint64_t n, const char* noun) {
 std::string header(const Setting& s, const Options& o) {
   std::string title = s.program;
   std::ranges::replace(title, '_', ' ');
+  const Provenance& m = s.provenance;
   return fmt::format(
-      "# peal {}: {}, {} ({}), {} scope, {} x {}, {} per peer\n# transport {}, nic {}\n", title,
-      o.what.name, plural(static_cast<uint64_t>(s.pes), "PE"),
-      plural(static_cast<uint64_t>(s.pairs), "pair"), to_string(o.scope), plural(o.blocks, "block"),
-      plural(o.threads, "thread"), plural(s.queues, "queue"), s.transport, s.nic);
+      "# peal {}: {}{}, {} ({}), {} scope, {} x {}, {} per peer\n# transport {}, nic {}\n"
+      "# peal {} on {} ({}{}{}), {}\n",
+      title, o.what.name, o.both_ways ? " both ways" : "",
+      plural(static_cast<uint64_t>(s.pes), "PE"), plural(static_cast<uint64_t>(s.pairs), "pair"),
+      to_string(o.scope), plural(o.blocks, "block"), plural(o.threads, "thread"),
+      plural(s.queues, "queue"), s.transport, s.nic, m.version, m.host, m.cpu,
+      m.gpu.empty() ? "" : ", ", m.gpu, m.date);
 }
 
 /// By Metric.
 constexpr const char* kColumns[] = {
-    "# Size        Messages/s  Messages/s per pair          MB/s  Operations    Errors\n",
-    "# Size              GB/s        GB/s per pair    Messages/s  Operations    Errors\n",
-    "# Size       Latency (us)             Min (us)      p99 (us)  Operations    Errors\n"};
+    "# Size        Messages/s  Messages/s per pair          MB/s",
+    "# Size              GB/s        GB/s per pair    Messages/s",
+    "# Size       Median (us)             Min (us)      p99 (us)    p99.9 (us)"};
+constexpr const char* kSpreadColumns = "   Min of repeats   Max of repeats";
+constexpr const char* kLastColumns = "  Operations    Errors\n";
 
 Json what_and_where(const Setting& s, const Case& c) {
   return {{"op", c.what.name},     {"scope", to_string(c.scope)}, {"bytes", c.bytes},
           {"blocks", c.blocks},    {"threads", c.threads},        {"pes", s.pes},
           {"iters", c.iterations}, {"transport", s.transport},    {"nic", s.nic}};
+}
+
+double figure_of(Metric metric, uint64_t bytes, const Record& r) {
+  if (metric == Metric::kLatency) return r.usec_median;
+  const double rate = per_second(r.operations, r.seconds);
+  return metric == Metric::kBandwidth ? rate * static_cast<double>(bytes) / 1e9 : rate / 1e6;
+}
+
+Json row_of(const Setting& s, Metric metric, const Case& c, const Summary& summary) {
+  const Record& r = summary.median;
+  const double rate = per_second(r.operations, r.seconds);
+  const double bytes_rate = rate * static_cast<double>(c.bytes);
+  Json row{{"benchmark", s.program}};
+  row.update(what_and_where(s, c));
+  row.update({{"pairs", s.pairs},
+              {"bidirectional", c.both_ways},
+              {"qps", s.queues},
+              {"operations", r.operations},
+              {"seconds", r.seconds},
+              {"mops", rate / 1e6},
+              {"gbytes_per_s", bytes_rate / 1e9},
+              {"gbps", bytes_rate * 8 / 1e9}});
+  if (metric == Metric::kLatency) {
+    row.update({{"usec", r.usec_median},  // as rows of the comparison call it
+                {"usec_min", r.usec_min},
+                {"usec_median", r.usec_median},
+                {"usec_p99", r.usec_p99},
+                {"usec_p99_9", r.usec_p99_9}});
+  }
+  const std::string figure = kFigures[static_cast<size_t>(metric)];
+  row.update({{"repeats", summary.repeats},
+              {figure + "_repeats_min", summary.figure.min},
+              {figure + "_repeats_median", summary.figure.median},
+              {figure + "_repeats_max", summary.figure.max},
+              {"checked", r.verified},
+              {"errors", r.errors},
+              {"verified", r.errors == 0 && r.verified != 0}});
+  row.update({{"date", s.provenance.date},
+              {"version", s.provenance.version},
+              {"host", s.provenance.host},
+              {"cpu", s.provenance.cpu},
+              {"gpu", s.provenance.gpu}});
+  return row;
+}
+
+// Names of hosts and models may be no UTF-8.
+std::string text_of(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string csv_names(const Json& row) {
+  std::string line;
+  for (const auto& [name, value] : row.items()) line += (line.empty() ? "" : ",") + name;
+  return line + "\n";
+}
+
+std::string csv_values(const Json& row) {
+  std::string line;
+  for (const auto& [name, value] : row.items()) {
+    if (&value != &row.front()) line += ',';
+    line += value.is_string() ? csv_field(value.get<std::string>()) : text_of(value);
+  }
+  return line + "\n";
 }
 
 double rounded(double value) { return std::round(value * 1e5) / 1e5; }
@@ -73,58 +143,82 @@ void print(const std::string& text) {
 
 }  // namespace
 
+Summary summary_of(Metric metric, uint64_t bytes, const std::vector<std::vector<Record>>& repeats) {
+  std::vector<Record> totals;
+  uint64_t verified = 0;
+  uint64_t errors = 0;
+  for (const std::vector<Record>& all : repeats) {
+    totals.push_back(sum(all));
+    verified += totals.back().verified;
+    errors += totals.back().errors;
+  }
+  const auto figure = [&](const Record& total) { return figure_of(metric, bytes, total); };
+  std::ranges::sort(totals, {}, figure);
+  Summary summary{.repeats = totals.size()};
+  if (totals.empty()) return summary;
+  summary.median = totals[totals.size() / 2];
+  summary.figure = {figure(totals.front()), figure(summary.median), figure(totals.back())};
+  summary.median.verified = verified;
+  summary.median.errors = errors;
+  return summary;
+}
+
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == text.npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
 Report::Report(Setting setting, const Options& options, Metric metric, bool speaks)
     : setting_(std::move(setting)),
       options_(options),
       metric_(metric),
       speaks_(speaks),
       last_progress_(std::chrono::steady_clock::now()) {
-  if (speaks_ && !options_.json)
-    print(header(setting_, options_) + kColumns[static_cast<size_t>(metric_)]);
+  if (!speaks_ || options_.form != Form::kTable) return;
+  print(header(setting_, options_) + kColumns[static_cast<size_t>(metric_)] +
+        (options_.repeats > 1 ? kSpreadColumns : "") + kLastColumns);
 }
 
-std::string Report::table_row(const Case& c, const Record& total) const {
-  const double rate = per_second(total.operations, total.seconds);
+std::string Report::table_row(const Case& c, const Summary& summary) const {
+  const Record& r = summary.median;
+  const double rate = per_second(r.operations, r.seconds);
   const double mbytes = rate * static_cast<double>(c.bytes) / 1e6;
   const int pairs = setting_.pairs;
-  const auto row = [&](int digits, double first, double second, double third) {
-    return fmt::format("{:<8} {:>15.{}f} {:>20.{}f} {:>13.2f} {:>11} {:>9}\n", c.bytes, first,
-                       digits, second, digits, third, total.operations, total.errors);
+  const int digits = metric_ == Metric::kBandwidth ? 3 : 2;
+  const auto row = [&](double first, double second, double third) {
+    return fmt::format("{:<8} {:>15.{}f} {:>20.{}f} {:>13.2f}", c.bytes, first, digits, second,
+                       digits, third);
   };
-  if (metric_ == Metric::kMessageRate) return row(2, rate, rate / pairs, mbytes);
-  if (metric_ == Metric::kBandwidth) return row(3, mbytes / 1e3, mbytes / 1e3 / pairs, rate);
-  return row(2, total.usec_median, total.usec_min, total.usec_p99);
-}
-
-std::string Report::json_row(const Case& c, const Record& total) const {
-  const double rate = per_second(total.operations, total.seconds);
-  const double bytes_rate = rate * static_cast<double>(c.bytes);
-  Json row{{"benchmark", setting_.program}};
-  row.update(what_and_where(setting_, c));
-  row.update({{"pairs", setting_.pairs},
-              {"qps", setting_.queues},
-              {"operations", total.operations},
-              {"seconds", total.seconds},
-              {"mops", rate / 1e6},
-              {"gbytes_per_s", bytes_rate / 1e9},
-              {"gbps", bytes_rate * 8 / 1e9}});
+  std::string line;
+  if (metric_ == Metric::kMessageRate) line = row(rate, rate / pairs, mbytes);
+  if (metric_ == Metric::kBandwidth) line = row(mbytes / 1e3, mbytes / 1e3 / pairs, rate);
   if (metric_ == Metric::kLatency) {
-    row["usec"] = total.usec_median;
-    row["usec_min"] = total.usec_min;
-    row["usec_p99"] = total.usec_p99;
+    line = row(r.usec_median, r.usec_min, r.usec_p99) + fmt::format(" {:>13.2f}", r.usec_p99_9);
   }
-  row["checked"] = total.verified;
-  row["errors"] = total.errors;
-  row["verified"] = total.errors == 0 && total.verified != 0;
-  return row.dump() + "\n";
+  if (summary.repeats > 1) {
+    const double unit = metric_ == Metric::kMessageRate ? 1e6 : 1;  // as the column of the figure
+    line += fmt::format(" {:>16.{}f} {:>16.{}f}", summary.figure.min * unit, digits,
+                        summary.figure.max * unit, digits);
+  }
+  return line + fmt::format(" {:>11} {:>9}\n", r.operations, r.errors);
 }
 
-void Report::row(const Case& c, const std::vector<Record>& all) {
+void Report::print_row(const Case& c, const Summary& summary) {
+  if (options_.form == Form::kTable) return print(table_row(c, summary));
+  const Json row = row_of(setting_, metric_, c, summary);
+  if (options_.form == Form::kJson) return print(text_of(row) + "\n");
+  print((headed_ ? "" : csv_names(row)) + csv_values(row));
+  headed_ = true;
+}
+
+void Report::row(const Case& c, const std::vector<std::vector<Record>>& repeats) {
   if (!speaks_) return;
-  const Record total = sum(all);
-  verified_ += total.verified;
-  errors_ += print_failures(c, all);
-  print(options_.json ? json_row(c, total) : table_row(c, total));
+  for (const std::vector<Record>& all : repeats) errors_ += print_failures(c, all);
+  const Summary summary = summary_of(metric_, c.bytes, repeats);
+  verified_ += summary.median.verified;
+  print_row(c, summary);
 }
 
 void Report::progress(uint64_t bytes, uint64_t done, uint64_t all) {
@@ -136,7 +230,7 @@ void Report::progress(uint64_t bytes, uint64_t done, uint64_t all) {
 
 bool Report::finish() const {
   if (!speaks_) return true;
-  if (!options_.json) {
+  if (options_.form == Form::kTable) {
     print(fmt::format("verified: {} operations, {} errors\n", verified_, errors_));
   }
   if (errors_ != 0)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a run found out, for people (OSU style) or as one JSON object a row. PE 0 alone prints.
+// What a run found out, for people (OSU style), as one JSON object a row, or as comma-separated
+// values. PE 0 alone prints.
 #pragma once
 
 #include <chrono>
@@ -10,6 +11,7 @@
 
 #include "device/status.h"
 #include "perf/common/options.h"
+#include "perf/common/provenance.h"
 
 namespace peal::perf {
 
@@ -23,6 +25,7 @@ struct Record {
   double usec_min = 0;          // of one operation, where latency was measured
   double usec_median = 0;
   double usec_p99 = 0;
+  double usec_p99_9 = 0;
 };
 
 /// Where and how a program or a side of the comparison ran.
@@ -33,15 +36,39 @@ struct Setting {
   uint32_t queues = 0;  // per peer
   std::string transport;
   std::string nic;
+  Provenance provenance{};
 };
+
+/// Of several numbers; the middle one of an even count is the upper one.
+struct Spread {
+  double min = 0;
+  double median = 0;
+  double max = 0;
+};
+
+/// All PEs and all repeats of one size.
+struct Summary {
+  Record median{};  // the repeat whose figure is the median; what was checked and wrong in all
+  Spread figure{};  // of the repeats: what the program is about (kFigures)
+  size_t repeats = 0;
+};
+
+/// The fields of the rows that tell what a program is about, by Metric.
+inline constexpr const char* kFigures[] = {"mops", "gbytes_per_s", "usec_median"};
+
+/// `repeats` holds for each repeat the records of all PEs.
+Summary summary_of(Metric metric, uint64_t bytes, const std::vector<std::vector<Record>>& repeats);
+
+/// A field of comma-separated values: in quotes where it needs them (RFC 4180).
+std::string csv_field(const std::string& text);
 
 /// Prints nothing unless `speaks` (PE 0).
 class Report {
  public:
   Report(Setting setting, const Options& options, Metric metric, bool speaks);
 
-  /// A size is done; `all` holds the records of all PEs (on PE 0, elsewhere it is not looked at).
-  void row(const Case& c, const std::vector<Record>& all);
+  /// A size is done; `repeats` is what summary_of() takes, on PE 0 (elsewhere it is not looked at).
+  void row(const Case& c, const std::vector<std::vector<Record>>& repeats);
 
   /// From time to time while a size takes long, on stderr.
   void progress(uint64_t bytes, uint64_t done, uint64_t all);
@@ -50,8 +77,8 @@ class Report {
   bool finish() const;
 
  private:
-  std::string json_row(const Case& c, const Record& total) const;
-  std::string table_row(const Case& c, const Record& total) const;
+  std::string table_row(const Case& c, const Summary& summary) const;
+  void print_row(const Case& c, const Summary& summary);
 
   Setting setting_;
   Options options_;
@@ -59,6 +86,7 @@ class Report {
   bool speaks_;
   uint64_t verified_ = 0;
   uint64_t errors_ = 0;
+  bool headed_ = false;  // the names of the values are printed
   std::chrono::steady_clock::time_point last_progress_;
 };
 

@@ -35,12 +35,13 @@ rows() {
 import json, os, sys
 rows = [json.loads(line) for line in sys.stdin if line.strip() and line[0] != "#"]
 needed = {"op", "scope", "bytes", "pes", "pairs", "qps", "blocks", "threads", "transport", "nic", "iters", "operations",
-          "seconds", "mops", "gbps", "checked", "errors", "verified"}
+          "seconds", "mops", "gbps", "checked", "errors", "verified", "repeats", "bidirectional", "date", "version", "host",
+          "cpu", "gpu"}
 for row in rows:
     assert needed <= row.keys(), needed - row.keys()
     transport = os.environ.get("PEAL_TRANSPORT", "ibgda")
     assert row["transport"] == transport and row["nic"] == "softnic-cpu", row
-    assert eval(sys.argv[1]), (sys.argv[1], row)
+    assert eval("(" + sys.argv[1] + ")"), (sys.argv[1], row)  # of several lines, too
 assert rows, "no rows"
 ' "$1" <<<"$output" || fail "rows: $1"
 }
@@ -54,7 +55,7 @@ for op in put get put_signal; do
     launch 0 2 message_rate --op $op --scope $scope --sizes 8,100,4K "${short[@]}"
     rows "$clean and row['op'] == '$op' and row['scope'] == '$scope' and row['pes'] == 2"
     launch 0 2 latency --op $op --scope $scope --sizes 8,100 "${short[@]}"
-    rows "$clean and 0 < row['usec_min'] <= row['usec'] <= row['usec_p99']"
+    rows "$clean and 0 < row['usec_min'] <= row['usec_median'] <= row['usec_p99'] <= row['usec_p99_9']"
   done
   launch 0 2 bandwidth --op $op --sizes 4K,64K --window 4 "${short[@]}"
   rows "$clean and row['scope'] == 'block' and row['gbytes_per_s'] > 0"
@@ -95,6 +96,40 @@ launch 0 4 message_rate --pattern halves --qps 2 --depth 256 --blocks 3 --thread
 rows "$clean and row['pairs'] == 2 and row['qps'] == 2 and row['operations'] == 2 * 40 * 3 * 48"
 launch 0 4 latency --pattern halves "${short[@]}" --sizes 8
 rows "$clean and row['pairs'] == 2 and row['operations'] == 80"
+
+# Repeats: the row is of one of them, its data and errors are of all. Values with commas between, and a reader's view.
+launch 0 2 message_rate "${short[@]}" --repeats 3
+rows "$clean and row['repeats'] == 3 and row['operations'] == 40 * 2 * 32 and row['checked'] == 3 * 45 * 2 * 32 and
+  row['mops_repeats_min'] <= row['mops_repeats_median'] == row['mops'] <= row['mops_repeats_max']"
+launch 0 2 latency "${short[@]}" --sizes 8 --repeats 2
+rows "$clean and row['usec_median_repeats_min'] <= row['usec_median'] <= row['usec_median_repeats_max']"
+launch 0 2 bandwidth --sizes 4K,64K --iters 40 --warmup 5 --csv --repeats 2
+values=$(python3 -c '
+import csv, datetime, json, sys
+rows = list(csv.DictReader(line for line in sys.stdin if line[0] != "#"))
+assert [row["bytes"] for row in rows] == ["4096", "65536"], rows
+for row in rows:
+    assert None not in row and None not in row.values() and row["host"] and row["transport"] and row["nic"], row
+    assert row["verified"] == "true" and float(row["gbytes_per_s_repeats_min"]) > 0 and row["gpu"] == "", row
+    assert datetime.datetime.strptime(row["date"], "%Y-%m-%dT%H:%M:%SZ").year > 2020, row
+print(",".join(rows[0]))' <<<"$output") || fail "--csv"
+launch 0 2 bandwidth --sizes 4K "${short[@]}"
+rows "$clean and ','.join(row) == '$values'"
+launch 0 2 message_rate --sizes 8 --iters 40 --repeats 2
+says 'Min of repeats   Max of repeats'
+
+# Both PEs of a pair at once: twice the operations, and each checks what the other one sent, or what it got itself.
+for op in put get p g atomic_add put_signal; do
+  launch 0 2 message_rate --op $op --sizes 8 --bidirectional "${short[@]}"
+  rows "$clean and row['bidirectional'] is True and row['operations'] == 2 * 40 * 2 * 32 and
+    row['checked'] == 2 * 45 * 2 * 32"
+  launch bad 2 message_rate --op $op --sizes 8 --iters 10 --warmup 0 --bidirectional --spoil data
+  grep -q '^verified: [0-9]* operations, [1-9][0-9]* errors$' <<<"$output" || fail "--bidirectional --op $op: unnoticed"
+done
+launch 0 4 bandwidth --op get --sizes 4K --bidirectional --pattern halves "${short[@]}"
+rows "$clean and row['pairs'] == 2 and row['operations'] == 4 * 40 * row['blocks']"
+launch bad 1 bandwidth --bidirectional
+says "--bidirectional: there is one PE; mpirun -np 2"
 
 # The comparison's side: sums of addends that all differ; between two PEs but for barriers.
 launch 0 2 compare/peal_side --ops add,add_same,inc_quiet,fetch_add --iterations 2 --repeats 2 --span 4096
@@ -140,6 +175,11 @@ mistake "--sizes 16: g moves one value; use 1, 2, 4 or 8" message_rate --op g --
 mistake "--sizes 2: atomic_add works on words of 4 or 8 bytes" message_rate --op atomic_add --sizes 2
 mistake "--depth 300: a queue's depth is a power of two, such as 512" message_rate --depth 300
 mistake "message_rate --help" message_rate --threads 2000
+mistake "--repeats" message_rate --repeats 0
+mistake "--repeats" latency --repeats many
+mistake "rows are one or the other; leave out --json" bandwidth --json --csv
+mistake "--csv" bandwidth --csv=maybe
+mistake "--bidirectional" latency --bidirectional
 # What only the runtime can know, every PE says.
 launch bad 2 message_rate --sizes 1M --blocks 64
 says PEAL_HEAP_SIZE

@@ -49,13 +49,15 @@ TEST(Options, TakesTheProgramsDefaults) {
   EXPECT_EQ(line.options.blocks, 2u);
   EXPECT_EQ(line.options.threads, 48u);
   EXPECT_EQ(line.options.sizes, Sizes{8});
-  EXPECT_FALSE(line.options.json);
+  EXPECT_EQ(line.options.repeats, 1u);
+  EXPECT_FALSE(line.options.both_ways);
+  EXPECT_EQ(line.options.form, Form::kTable);
 }
 
 TEST(Options, TakesWhatIsGiven) {
-  const CommandLine line =
-      parsed({"--op", "get", "--scope=warp", "--qps", "2", "--depth", "256", "--sizes", "1K,3",
-              "--iters", "7", "--warmup", "0", "--pattern", "halves", "--json"});
+  const CommandLine line = parsed({"--op", "get", "--scope=warp", "--qps", "2", "--depth", "256",
+                                   "--sizes", "1K,3", "--iters", "7", "--warmup", "0", "--pattern",
+                                   "halves", "--json", "--repeats", "5", "--bidirectional"});
   ASSERT_FALSE(line.ends()) << line.text;
   EXPECT_EQ(line.options.what.op, Op::kGet);
   EXPECT_EQ(line.options.scope, ScopeKind::kWarp);
@@ -65,7 +67,9 @@ TEST(Options, TakesWhatIsGiven) {
   EXPECT_EQ(line.options.iterations, 7u);
   EXPECT_EQ(line.options.warmup, 0u);
   EXPECT_EQ(line.options.pairing, Pairing::kHalves);
-  EXPECT_TRUE(line.options.json);
+  EXPECT_EQ(line.options.form, Form::kJson);
+  EXPECT_EQ(line.options.repeats, 5u);
+  EXPECT_TRUE(line.options.both_ways);
 }
 
 TEST(Options, CountsAgentsByScope) {
@@ -89,13 +93,16 @@ TEST(Options, GiveALatencyOneAgent) {
   EXPECT_EQ(threads("block"), 48u);
   const char* arguments[] = {"bench", "--blocks", "2"};
   EXPECT_TRUE(contains(parse(latency, 3, arguments).text, "--blocks"));
+  const char* both_ways[] = {"bench", "--bidirectional"};
+  EXPECT_TRUE(contains(parse(latency, 2, both_ways).text, "--bidirectional"));
 }
 
 TEST(Options, HelpNamesEveryOptionAndDefaultAndEndsWell) {
   const CommandLine line = parsed({"--help"});
   EXPECT_EQ(line.exit_code, 0);
   for (const char* text : {"--op NAME=put", "--scope NAME=thread", "--blocks", "--qps", "--depth",
-                           "--sizes", "--iters", "--warmup", "--window", "--pattern", "--json"}) {
+                           "--sizes", "--iters", "--warmup", "--window", "--pattern", "--json",
+                           "--csv", "--repeats", "--bidirectional"}) {
     EXPECT_TRUE(contains(line.text, text)) << text << " in\n" << line.text;
   }
   EXPECT_FALSE(contains(line.text, "--spoil"));
@@ -110,7 +117,8 @@ TEST(Options, RefuseAnUnknownNameWithTheKnownOnes) {
 }
 
 TEST(Options, RefuseNumbersOutOfRange) {
-  for (const char* option : {"--blocks", "--threads", "--qps", "--depth", "--iters", "--window"}) {
+  for (const char* option :
+       {"--blocks", "--threads", "--qps", "--depth", "--iters", "--window", "--repeats"}) {
     EXPECT_TRUE(contains(answer({option, "0"}), option)) << option;
     EXPECT_TRUE(contains(answer({option, "many"}), option)) << option;
   }
@@ -118,7 +126,27 @@ TEST(Options, RefuseNumbersOutOfRange) {
   EXPECT_TRUE(contains(answer({"--depth", "300"}), "such as 512"));
 }
 
+// As settings do: on or off in any of the ways that people write it.
+TEST(Options, TakeSwitchesInWords) {
+  const auto form = [](std::vector<const char*> arguments) {
+    const CommandLine line = parsed(std::move(arguments));
+    EXPECT_FALSE(line.ends()) << line.text;
+    return line.options.form;
+  };
+  EXPECT_EQ(form({"--csv"}), Form::kCsv);
+  for (const char* on : {"--csv=on", "--csv=1", "--csv=yes", "--csv=true"}) {
+    EXPECT_EQ(form({on}), Form::kCsv) << on;
+  }
+  for (const char* off : {"--csv=off", "--csv=0", "--csv=no", "--csv=false"}) {
+    EXPECT_EQ(form({off}), Form::kTable) << off;
+  }
+  EXPECT_EQ(form({"--json", "--csv=off"}), Form::kJson);
+  EXPECT_TRUE(contains(answer({"--csv=maybe"}), "--csv"));
+  EXPECT_TRUE(contains(answer({"--bidirectional=many"}), "--bidirectional"));
+}
+
 TEST(Options, RefuseWhatDoesNotGoTogether) {
+  EXPECT_TRUE(contains(answer({"--json", "--csv"}), "leave out --json"));
   EXPECT_TRUE(contains(answer({"--op", "p", "--scope", "warp"}), "use --scope thread"));
   EXPECT_TRUE(contains(answer({"--op", "p", "--sizes", "3"}), "use 1, 2, 4 or 8"));
   EXPECT_TRUE(contains(answer({"--op", "p", "--sizes", "16"}), "use 1, 2, 4 or 8"));
