@@ -31,7 +31,7 @@ LOADED = ["bootstrap/libpeal_mpi.so", "kernels/libpeal_kernels.so", "softnic/sys
           "softnic/gpu/peal_softnic_engine"] + [f"softnic/abi/{name}" for name in (
               "libpeal_softnic.so", "libibverbs.so", "libibverbs.so.1", "libmlx5.so", "libmlx5.so.1")]
 PROGRAMS = {"peal-run": "run/peal-run", "peal-id": "run/peal-id", "peal-cc": "simt/cc/peal-cc", "peal-doctor": "doctor/doctor",
-            "peal-bandwidth": "perf/bandwidth", "peal-latency": "perf/latency", "peal-message-rate": "perf/message_rate"}
+            **{f"peal-{name.replace('_', '-')}": f"perf/{name}" for name in ("bandwidth", "collectives", "latency", "message_rate")}}
 TEXTS = ["README.md", "CHANGELOG.md", "LICENSE"]
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
 

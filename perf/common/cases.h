@@ -21,6 +21,10 @@ enum class Op {
   kWord,  // a single word that is message and signal at once: the floor of put_signal
   kCopy,  // no call: the scope's leader copies into the peer's mapped memory by memcpy
   kBarrier,
+  kAllReduce,
+  kAllGather,
+  kBroadcast,
+  kAllToAll,
 };
 
 enum class CallWay {
@@ -30,8 +34,9 @@ enum class CallWay {
   kTogether,  // all PEs make the call
 };
 
-enum class ScopeKind { kThread, kWarp, kBlock };
-inline constexpr const char* kScopeNames[] = {"thread", "warp", "block"};
+/// Who makes a call: lanes of a kernel, or the host, on a stream or at once.
+enum class ScopeKind { kThread, kWarp, kBlock, kStream, kHost };
+inline constexpr const char* kScopeNames[] = {"thread", "warp", "block", "stream", "host"};
 inline const char* to_string(ScopeKind scope) { return kScopeNames[static_cast<size_t>(scope)]; }
 
 /// A call and its repetition under the name that the command line and the rows have for it.

@@ -89,6 +89,7 @@ void check_together(const Options& o) {
 // What is looked at once the whole command line is known.
 struct Given {
   size_t op = 0;
+  size_t caller = 0;
   std::string sizes;
   bool json = false;
   bool csv = false;
@@ -111,16 +112,33 @@ void add_output_options(CLI::App& app, Options& o, Given& given) {
       ->group("");
 }
 
-void add_options(CLI::App& app, const Program& program, Options& o, Given& given) {
+void add_sizes(CLI::App& app, Options& o, Given& given, const char* text) {
+  constexpr uint64_t kMostIterations = 1'000'000'000;
+  app.add_option("--sizes", given.sizes, text)->capture_default_str();
+  add_number(
+      app, "--iters", o.iterations, 1, kMostIterations,
+      "Operations of each thread, warp or block, or of the host (else: fewer for larger messages)");
+  add_number(app, "--warmup", o.warmup, 0, kMostIterations, "As --iters, before the clock starts")
+      ->capture_default_str();
+}
+
+// Of a program of collective calls.
+void add_collective_options(CLI::App& app, Options& o, Given& given) {
+  add_choice(app, "--scope", given.caller, {"block", "stream", "host"},
+             "Who makes each call: a block of a kernel, the host on a stream, or the host at once");
+  add_number(app, "--threads", o.threads, 1, 1024, "Threads of the block")->capture_default_str();
+  add_sizes(app, o, given,
+            "Bytes of a PE's source, of all_to_all those for one PE: 8 or 8,64 or 8:1M (powers of "
+            "two); barrier has none");
+}
+
+// Of the programs whose PEs work in pairs.
+void add_pair_options(CLI::App& app, const Program& program, Options& o, Given& given) {
   const bool one_agent = program.metric == Metric::kLatency;
   const auto number = [&](const char* name, auto& value, uint64_t least, uint64_t most,
                           const char* text) {
     return add_number(app, name, value, least, most, text);
   };
-  constexpr uint64_t kMostIterations = 1'000'000'000;
-  Names ops;
-  for (const Measure& what : program.ops) ops.emplace_back(what.name);
-  add_choice(app, "--op", given.op, ops, "Operation to measure");
   add_choice(app, "--scope", o.scope, {"thread", "warp", "block"}, "Who makes each call");
   if (!one_agent) {
     number("--blocks", o.blocks, 1, 65535, "Blocks of the grid")->capture_default_str();
@@ -132,12 +150,7 @@ void add_options(CLI::App& app, const Program& program, Options& o, Given& given
          "Queues per peer, in a context of the run's own (else: PEAL_QUEUES, default context)");
   number("--depth", o.depth, 128, 16384,
          "Entries of each queue, a power of two (else: PEAL_QUEUE_DEPTH)");
-  app.add_option("--sizes", given.sizes, "Bytes of a message: 8 or 8,64 or 8:1M (powers of two)")
-      ->capture_default_str();
-  number("--iters", o.iterations, 1, kMostIterations,
-         "Operations of each thread, warp or block (else: fewer for larger messages)");
-  number("--warmup", o.warmup, 0, kMostIterations, "As --iters, before the clock starts")
-      ->capture_default_str();
+  add_sizes(app, o, given, "Bytes of a message: 8 or 8,64 or 8:1M (powers of two)");
   number("--window", o.window, 1, 1'000'000,
          "Operations of each thread, warp or block between two waits for completion");
   add_choice(app, "--pattern", o.pairing, {"pairs", "halves"},
@@ -147,7 +160,33 @@ void add_options(CLI::App& app, const Program& program, Options& o, Given& given
         "--bidirectional", o.both_ways,
         "Both PEs of a pair make calls at the same time; rates are those of both together");
   }
+}
+
+void add_options(CLI::App& app, const Program& program, Options& o, Given& given) {
+  Names ops;
+  for (const Measure& what : program.ops) ops.emplace_back(what.name);
+  add_choice(app, "--op", given.op, ops, "Operation to measure");
+  if (program.metric == Metric::kCollective) {
+    add_collective_options(app, o, given);
+  } else {
+    add_pair_options(app, program, o, given);
+  }
   add_output_options(app, o, given);
+}
+
+// What of a program's options follows from others.
+void settle(const Program& program, Options& o, const Given& given) {
+  if (program.metric == Metric::kLatency && o.scope == ScopeKind::kThread) o.threads = 1;
+  if (program.metric == Metric::kLatency && o.scope == ScopeKind::kWarp) o.threads = 32;
+  if (program.metric != Metric::kCollective) return;
+  o.scope = static_cast<ScopeKind>(static_cast<size_t>(ScopeKind::kBlock) + given.caller);
+  if (o.scope != ScopeKind::kBlock) o.blocks = o.threads = 0;
+  if (o.what.op == Op::kBarrier) o.sizes = {0};
+  for (const uint64_t bytes : o.sizes) {
+    if (bytes % sizeof(float) == 0) continue;
+    fail(ErrorCode::kInvalidArgument, "--sizes {}: {} works on floats; use multiples of 4", bytes,
+         o.what.name);
+  }
 }
 
 }  // namespace
@@ -190,8 +229,7 @@ CommandLine parse(const Program& program, int argc, const char* const* argv) {
       throw CLI::ValidationError("--sizes", error.what());
     }
     check_together(o);
-    if (program.metric == Metric::kLatency && o.scope == ScopeKind::kThread) o.threads = 1;
-    if (program.metric == Metric::kLatency && o.scope == ScopeKind::kWarp) o.threads = 32;
+    settle(program, o, given);
   } catch (const CLI::CallForHelp&) {
     line.text = app.help();
   } catch (const std::exception& error) {  // of CLI11 or of the checks above

@@ -47,7 +47,7 @@ struct Effort {
   uint64_t bytes;
 };
 
-enum class Metric { kMessageRate, kBandwidth, kLatency };
+enum class Metric { kMessageRate, kBandwidth, kLatency, kCollective };
 
 /// What distinguishes a program on the command line.
 struct Program {
@@ -56,7 +56,9 @@ struct Program {
   std::string sizes;         // default of --sizes
   std::vector<Measure> ops;  // what --op accepts, the default first
   Options defaults;
-  Metric metric = Metric::kMessageRate;  // kLatency: no --blocks; --threads for block scope only
+  /// kLatency: no --blocks; --threads for block scope only. kCollective: neither pairs nor queues;
+  /// block scope or the host's.
+  Metric metric = Metric::kMessageRate;
   Effort effort{.operations = 1 << 20, .bytes = 128 << 20};
 };
 

@@ -72,6 +72,16 @@ inline void summarize(std::vector<double> usec, Record& record) {
   record.usec_p99_9 = usec[(usec.size() - 1) * 999 / 1000];
 }
 
+inline Setting setting_of(PealSide& side, const std::string& program, int pairs) {
+  return {.program = program,
+          .pes = side.n_pes(),
+          .pairs = pairs,
+          .queues = side.context().queues_per_peer,
+          .transport = side.transport(),
+          .nic = side.nic(),
+          .provenance = provenance_of_run(PEAL_CUDA, side.runtime().config().device)};
+}
+
 template <class Kernels>
 class ProgramRun {
  public:
@@ -91,14 +101,7 @@ class ProgramRun {
 
   /// The exit code.
   int run() {
-    const Setting setting{
-        .program = program_.name,
-        .pes = side_.n_pes(),
-        .pairs = pairs(),
-        .queues = side_.context().queues_per_peer,
-        .transport = side_.transport(),
-        .nic = side_.nic(),
-        .provenance = provenance_of_run(PEAL_CUDA, side_.runtime().config().device)};
+    const Setting setting = setting_of(side_, program_.name, pairs());
     Report report(setting, options_, program_.metric, job_.first());
     bool clean = true;
     for (const uint64_t bytes : options_.sizes) {
@@ -177,13 +180,20 @@ inline int print_once(const CommandLine& line) {
   return line.exit_code;
 }
 
-/// All of a program's main.
-template <class Kernels>
-int run_program(const Program& program, int argc, char** argv) {
+/// All of a program's main: a Run is made of Program and Options, and its run() answers the exit
+/// code.
+template <class Run>
+int run_program_as(const Program& program, int argc, char** argv) {
   return run_main([&] {
     const CommandLine line = parse(program, argc, argv);
-    return line.ends() ? print_once(line) : ProgramRun<Kernels>(program, line.options).run();
+    return line.ends() ? print_once(line) : Run(program, line.options).run();
   });
+}
+
+/// That of a program whose PEs work in pairs.
+template <class Kernels>
+int run_program(const Program& program, int argc, char** argv) {
+  return run_program_as<ProgramRun<Kernels>>(program, argc, argv);
 }
 
 }  // namespace peal::perf

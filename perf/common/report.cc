@@ -43,25 +43,33 @@ std::string plural(uint64_t n, const char* noun) {
   return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
 }
 
-std::string header(const Setting& s, const Options& o) {
+std::string shape_of(const Setting& s, const Options& o, Metric metric) {
+  std::string text = plural(static_cast<uint64_t>(s.pes), "PE");
+  const bool paired = metric != Metric::kCollective;
+  if (paired) text += fmt::format(" ({})", plural(static_cast<uint64_t>(s.pairs), "pair"));
+  text += fmt::format(", {} scope", to_string(o.scope));
+  if (o.blocks != 0) {
+    text += fmt::format(", {} x {}", plural(o.blocks, "block"), plural(o.threads, "thread"));
+  }
+  return text + fmt::format(", {} per peer", plural(s.queues, "queue"));
+}
+
+std::string header(const Setting& s, const Options& o, Metric metric) {
   std::string title = s.program;
   std::ranges::replace(title, '_', ' ');
-  const Provenance& m = s.provenance;
-  return fmt::format(
-      "# peal {}: {}{}, {} ({}), {} scope, {} x {}, {} per peer\n# transport {}, nic {}\n"
-      "# peal {} on {} ({}{}{}), {}\n",
-      title, o.what.name, o.both_ways ? " both ways" : "",
-      plural(static_cast<uint64_t>(s.pes), "PE"), plural(static_cast<uint64_t>(s.pairs), "pair"),
-      to_string(o.scope), plural(o.blocks, "block"), plural(o.threads, "thread"),
-      plural(s.queues, "queue"), s.transport, s.nic, m.version, m.host, m.cpu,
-      m.gpu.empty() ? "" : ", ", m.gpu, m.date);
+  const Provenance& run = s.provenance;
+  return fmt::format("# peal {}: {}{}, {}\n# transport {}, nic {}\n# peal {} on {} ({}{}{}), {}\n",
+                     title, o.what.name, o.both_ways ? " both ways" : "", shape_of(s, o, metric),
+                     s.transport, s.nic, run.version, run.host, run.cpu,
+                     run.gpu.empty() ? "" : ", ", run.gpu, run.date);
 }
 
 /// By Metric.
 constexpr const char* kColumns[] = {
     "# Size        Messages/s  Messages/s per pair          MB/s",
     "# Size              GB/s        GB/s per pair    Messages/s",
-    "# Size       Median (us)             Min (us)      p99 (us)    p99.9 (us)"};
+    "# Size       Median (us)             Min (us)      p99 (us)    p99.9 (us)",
+    "# Size         Time (us)             alg GB/s      bus GB/s"};
 constexpr const char* kSpreadColumns = "   Min of repeats   Max of repeats";
 constexpr const char* kLastColumns = "  Operations    Errors\n";
 
@@ -71,33 +79,50 @@ Json what_and_where(const Setting& s, const Case& c) {
           {"iters", c.iterations}, {"transport", s.transport},    {"nic", s.nic}};
 }
 
+double usec_of(const Record& r) {
+  return r.operations == 0 ? 0 : r.seconds / static_cast<double>(r.operations) * 1e6;
+}
+
 double figure_of(Metric metric, uint64_t bytes, const Record& r) {
+  if (metric == Metric::kCollective) return usec_of(r);
   if (metric == Metric::kLatency) return r.usec_median;
   const double rate = per_second(r.operations, r.seconds);
   return metric == Metric::kBandwidth ? rate * static_cast<double>(bytes) / 1e9 : rate / 1e6;
 }
 
-Json row_of(const Setting& s, Metric metric, const Case& c, const Summary& summary) {
-  const Record& r = summary.median;
+Json rates_of_pairs(const Setting& s, const Case& c, const Record& r) {
   const double rate = per_second(r.operations, r.seconds);
   const double bytes_rate = rate * static_cast<double>(c.bytes);
+  return {{"pairs", s.pairs},
+          {"bidirectional", c.both_ways},
+          {"mops", rate / 1e6},
+          {"gbytes_per_s", bytes_rate / 1e9},
+          {"gbps", bytes_rate * 8 / 1e9}};
+}
+
+Json latencies(const Record& r) {
+  return {{"usec", r.usec_median},  // as rows of the comparison call it
+          {"usec_min", r.usec_min},
+          {"usec_median", r.usec_median},
+          {"usec_p99", r.usec_p99},
+          {"usec_p99_9", r.usec_p99_9}};
+}
+
+Json rates_of_all(const Setting& s, const Case& c, const Record& r) {
+  const Traffic traffic = traffic_of(c, s.pes);
+  const double gbytes = per_second(r.operations, r.seconds) * traffic.bytes / 1e9;
+  return {{"usec", usec_of(r)},
+          {"algbw_gbytes_per_s", gbytes},
+          {"busbw_gbytes_per_s", gbytes * traffic.bus_factor}};
+}
+
+Json row_of(const Setting& s, Metric metric, const Case& c, const Summary& summary) {
+  const Record& r = summary.median;
   Json row{{"benchmark", s.program}};
   row.update(what_and_where(s, c));
-  row.update({{"pairs", s.pairs},
-              {"bidirectional", c.both_ways},
-              {"qps", s.queues},
-              {"operations", r.operations},
-              {"seconds", r.seconds},
-              {"mops", rate / 1e6},
-              {"gbytes_per_s", bytes_rate / 1e9},
-              {"gbps", bytes_rate * 8 / 1e9}});
-  if (metric == Metric::kLatency) {
-    row.update({{"usec", r.usec_median},  // as rows of the comparison call it
-                {"usec_min", r.usec_min},
-                {"usec_median", r.usec_median},
-                {"usec_p99", r.usec_p99},
-                {"usec_p99_9", r.usec_p99_9}});
-  }
+  row.update({{"qps", s.queues}, {"operations", r.operations}, {"seconds", r.seconds}});
+  row.update(metric == Metric::kCollective ? rates_of_all(s, c, r) : rates_of_pairs(s, c, r));
+  if (metric == Metric::kLatency) row.update(latencies(r));
   const std::string figure = kFigures[static_cast<size_t>(metric)];
   row.update({{"repeats", summary.repeats},
               {figure + "_repeats_min", summary.figure.min},
@@ -163,6 +188,14 @@ Summary summary_of(Metric metric, uint64_t bytes, const std::vector<std::vector<
   return summary;
 }
 
+Traffic traffic_of(const Case& c, int pes) {
+  const double n = pes;
+  const auto bytes = static_cast<double>(c.bytes);
+  if (c.what.op == Op::kAllReduce) return {bytes, 2 * (n - 1) / n};
+  if (c.what.op == Op::kAllGather || c.what.op == Op::kAllToAll) return {bytes * n, (n - 1) / n};
+  return {bytes, 1};
+}
+
 std::string csv_field(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == text.npos) return text;
   std::string quoted = "\"";
@@ -177,7 +210,7 @@ Report::Report(Setting setting, const Options& options, Metric metric, bool spea
       speaks_(speaks),
       last_progress_(std::chrono::steady_clock::now()) {
   if (!speaks_ || options_.form != Form::kTable) return;
-  print(header(setting_, options_) + kColumns[static_cast<size_t>(metric_)] +
+  print(header(setting_, options_, metric) + kColumns[static_cast<size_t>(metric_)] +
         (options_.repeats > 1 ? kSpreadColumns : "") + kLastColumns);
 }
 
@@ -196,6 +229,12 @@ std::string Report::table_row(const Case& c, const Summary& summary) const {
   if (metric_ == Metric::kBandwidth) line = row(mbytes / 1e3, mbytes / 1e3 / pairs, rate);
   if (metric_ == Metric::kLatency) {
     line = row(r.usec_median, r.usec_min, r.usec_p99) + fmt::format(" {:>13.2f}", r.usec_p99_9);
+  }
+  if (metric_ == Metric::kCollective) {
+    const Traffic traffic = traffic_of(c, setting_.pes);
+    const double gbytes = rate * traffic.bytes / 1e9;
+    line = fmt::format("{:<8} {:>15.2f} {:>20.3f} {:>13.3f}", c.bytes, usec_of(r), gbytes,
+                       gbytes * traffic.bus_factor);
   }
   if (summary.repeats > 1) {
     const double unit = metric_ == Metric::kMessageRate ? 1e6 : 1;  // as the column of the figure
@@ -231,7 +270,8 @@ void Report::progress(uint64_t bytes, uint64_t done, uint64_t all) {
 bool Report::finish() const {
   if (!speaks_) return true;
   if (options_.form == Form::kTable) {
-    print(fmt::format("verified: {} operations, {} errors\n", verified_, errors_));
+    const char* const what = metric_ == Metric::kCollective ? "elements" : "operations";
+    print(fmt::format("verified: {} {}, {} errors\n", verified_, what, errors_));
   }
   if (errors_ != 0)
     fmt::print(stderr, "peal: {} errors: operations failed or left wrong data\n", errors_);

@@ -54,7 +54,16 @@ struct Summary {
 };
 
 /// The fields of the rows that tell what a program is about, by Metric.
-inline constexpr const char* kFigures[] = {"mops", "gbytes_per_s", "usec_median"};
+inline constexpr const char* kFigures[] = {"mops", "gbytes_per_s", "usec_median", "usec"};
+
+/// Of a collective call: what its bandwidth is counted of, as NCCL's benchmarks do. `bytes` are
+/// those of the larger of source and result; times `bus_factor` they are what the slowest PE's link
+/// moves at least, so that figures of different calls and numbers of PEs compare with the link's.
+struct Traffic {
+  double bytes = 0;
+  double bus_factor = 0;
+};
+Traffic traffic_of(const Case& c, int pes);
 
 /// `repeats` holds for each repeat the records of all PEs.
 Summary summary_of(Metric metric, uint64_t bytes, const std::vector<std::vector<Record>>& repeats);

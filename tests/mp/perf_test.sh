@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# perf_test.sh <run_mp.sh> <program>...: rows and tables of the three benchmarks, their exit codes, what they say
+# perf_test.sh <run_mp.sh> <program>...: rows and tables of the benchmarks, their exit codes, what they say
 # about mistakes; and that their verification finds what is wrong.
 set -u
 
@@ -34,11 +34,13 @@ rows() {
   python3 -c '
 import json, os, sys
 rows = [json.loads(line) for line in sys.stdin if line.strip() and line[0] != "#"]
-needed = {"op", "scope", "bytes", "pes", "pairs", "qps", "blocks", "threads", "transport", "nic", "iters", "operations",
-          "seconds", "mops", "gbps", "checked", "errors", "verified", "repeats", "bidirectional", "date", "version", "host",
-          "cpu", "gpu"}
+needed = {"op", "scope", "bytes", "pes", "qps", "blocks", "threads", "transport", "nic", "iters", "operations", "seconds",
+          "checked", "errors", "verified", "repeats", "date", "version", "host", "cpu", "gpu"}
+pairs = {"pairs", "bidirectional", "mops", "gbytes_per_s", "gbps"}
+all_pes = {"usec", "algbw_gbytes_per_s", "busbw_gbytes_per_s"}
 for row in rows:
-    assert needed <= row.keys(), needed - row.keys()
+    fields = needed | (all_pes if row["benchmark"] == "collectives" else pairs)
+    assert fields <= row.keys(), fields - row.keys()
     transport = os.environ.get("PEAL_TRANSPORT", "ibgda")
     assert row["transport"] == transport and row["nic"] == "softnic-cpu", row
     assert eval("(" + sys.argv[1] + ")"), (sys.argv[1], row)  # of several lines, too
@@ -131,6 +133,29 @@ rows "$clean and row['pairs'] == 2 and row['operations'] == 4 * 40 * row['blocks
 launch bad 1 bandwidth --bidirectional
 says "--bidirectional: there is one PE; mpirun -np 2"
 
+# Collective calls, by every caller; 1 and 3 PEs. An element of every PE's result is compared twice: warm-up, and timed.
+together='row["verified"] is True and row["errors"] == 0 and row["usec"] > 0 and row["checked"] > 0'
+for scope in block stream host; do
+  for op in all_reduce all_gather broadcast all_to_all barrier; do
+    launch 0 2 collectives --op $op --scope $scope --sizes 4,1K --iters 10 --warmup 2 --json
+    rows "$together and row['op'] == '$op' and row['scope'] == '$scope' and row['operations'] == 10 and
+      row['blocks'] == ('$scope' == 'block')"
+  done
+  launch bad 2 collectives --scope $scope --op barrier --iters 3 --spoil data
+  says ' elements, 4 errors'
+done
+launch 0 3 collectives --op all_to_all --sizes 100 --iters 10 --warmup 0 --repeats 2 --json
+rows "$together and row['checked'] == 2 * 3 * 3 * 25 and row['usec_repeats_min'] <= row['usec'] <= row['usec_repeats_max']"
+launch 0 1 collectives --sizes 8 --iters 10 --csv
+says 'collectives,all_reduce,block,8,1,32,1,10,ibgda,softnic-cpu'
+for op in all_reduce all_gather broadcast all_to_all; do
+  launch bad 2 collectives --op $op --sizes 64 --iters 3 --warmup 0 --spoil data
+  says ' elements, 2 errors' # one at each PE
+done
+launch 0 2 collectives --sizes 8 --iters 10 --scope stream
+says '# peal collectives: all_reduce, 2 PEs, stream scope, '
+says '# Size         Time (us)             alg GB/s      bus GB/s  Operations    Errors'
+
 # The comparison's side: sums of addends that all differ; between two PEs but for barriers.
 launch 0 2 compare/peal_side --ops add,add_same,inc_quiet,fetch_add --iterations 2 --repeats 2 --span 4096
 launch 0 3 compare/peal_side --ops barrier_all --scope thread --iterations 2 --repeats 2
@@ -180,6 +205,10 @@ mistake "--repeats" latency --repeats many
 mistake "rows are one or the other; leave out --json" bandwidth --json --csv
 mistake "--csv" bandwidth --csv=maybe
 mistake "--bidirectional" latency --bidirectional
+mistake "--op: 'scan' is unknown; one of all_reduce, all_gather, broadcast, all_to_all, barrier" collectives --op scan
+mistake "--scope: 'warp' is unknown; one of block, stream, host" collectives --scope warp
+mistake "--sizes 10: all_gather works on floats; use multiples of 4" collectives --op all_gather --sizes 8,10
+mistake "--bidirectional" collectives --bidirectional
 # What only the runtime can know, every PE says.
 launch bad 2 message_rate --sizes 1M --blocks 64
 says PEAL_HEAP_SIZE

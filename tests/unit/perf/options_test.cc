@@ -97,6 +97,26 @@ TEST(Options, GiveALatencyOneAgent) {
   EXPECT_TRUE(contains(parse(latency, 2, both_ways).text, "--bidirectional"));
 }
 
+TEST(Options, GiveACollectiveCallItsCallers) {
+  Program collectives = program();
+  collectives.metric = Metric::kCollective;
+  collectives.ops = {{"all_reduce", Op::kAllReduce, CallWay::kTogether},
+                     {"barrier", Op::kBarrier, CallWay::kTogether}};
+  const auto parsed_by = [&](std::vector<const char*> arguments) {
+    arguments.insert(arguments.begin(), "bench");
+    return parse(collectives, static_cast<int>(arguments.size()), arguments.data());
+  };
+  EXPECT_EQ(parsed_by({}).options.scope, ScopeKind::kBlock);
+  EXPECT_EQ(parsed_by({}).options.threads, 48u);
+  const Options stream = parsed_by({"--scope", "stream"}).options;
+  EXPECT_EQ(stream.scope, ScopeKind::kStream);
+  EXPECT_EQ(stream.threads, 0u) << "no kernel of the program's";
+  EXPECT_EQ(parsed_by({"--op", "barrier", "--sizes", "8,16"}).options.sizes, Sizes{0});
+  EXPECT_TRUE(contains(parsed_by({"--sizes", "6"}).text, "use multiples of 4"));
+  EXPECT_TRUE(contains(parsed_by({"--scope", "warp"}).text, "one of block, stream, host"));
+  EXPECT_TRUE(contains(parsed_by({"--window", "4"}).text, "--window"));
+}
+
 TEST(Options, HelpNamesEveryOptionAndDefaultAndEndsWell) {
   const CommandLine line = parsed({"--help"});
   EXPECT_EQ(line.exit_code, 0);

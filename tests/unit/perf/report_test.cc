@@ -51,6 +51,24 @@ TEST(Summary, OfLatencyIsTheSlowestPairsWithItsTails) {
 
 TEST(Summary, OfNothingIsNothing) { EXPECT_EQ(summary_of(Metric::kLatency, 8, {}).repeats, 0u); }
 
+TEST(Traffic, IsCountedAsNcclsBenchmarksDo) {
+  const auto of = [](Op op) {
+    return traffic_of({.what = {"", op, CallWay::kTogether},
+                       .scope = {},
+                       .blocks = 1,
+                       .threads = 1,
+                       .bytes = 100,
+                       .iterations = 1},
+                      4);
+  };
+  EXPECT_EQ(of(Op::kAllReduce).bytes, 100);
+  EXPECT_EQ(of(Op::kAllReduce).bus_factor, 1.5);
+  EXPECT_EQ(of(Op::kAllGather).bytes, 400);
+  EXPECT_EQ(of(Op::kAllGather).bus_factor, 0.75);
+  EXPECT_EQ(of(Op::kAllToAll).bytes, 400);
+  EXPECT_EQ(of(Op::kBroadcast).bus_factor, 1);
+}
+
 TEST(CsvField, IsQuotedWhereAReaderWouldSplitIt) {
   EXPECT_EQ(csv_field("put"), "put");
   EXPECT_EQ(csv_field(""), "");
