@@ -7,7 +7,7 @@
   PREFIX/lib/race            --race: the same libraries, built for peal-cc --race
   PREFIX/lib/sim             --sim: libpeal.so and what programs of peal-cc --sim link, built for them
   PREFIX/lib/peal            what libpeal loads: MPI plug-in, kernels, software NIC
-  PREFIX/bin                 peal-run, peal-id, peal-trace, peal-cc, peal-sim, peal-doctor and the benchmarks
+  PREFIX/bin                 peal-run, peal-id, peal-trace, peal-cc, peal-sim, peal-doctor, the benchmarks and peal-plot
   PREFIX/share/peal          examples, what peal-cc --race compiles into programs
   PREFIX/share/doc/peal      pages
 
@@ -150,9 +150,10 @@ class Installer:
         self.packages()
         for name, path in PROGRAMS.items():
             self.binary(path, f"bin/{name}", 0o755)
-        for name in ("trace", "sim"):
-            self.text(f"run/peal_{name}.py", f"bin/peal-{name}")
-            (self.root / f"bin/peal-{name}").chmod(0o755)
+        for path in ("run/peal_trace.py", "run/peal_sim.py", "perf/peal_plot.py"):
+            name = pathlib.PurePath(path).stem.replace("_", "-")
+            self.text(path, f"bin/{name}")
+            (self.root / f"bin/{name}").chmod(0o755)
         for path in sorted((TREE / "examples").glob("*.[ch]*")):
             self.text(f"examples/{path.name}", f"share/peal/examples/{path.name}")
         self.text("examples/CMakeLists.txt", "share/peal/examples/CMakeLists.txt")

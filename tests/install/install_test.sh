@@ -125,6 +125,20 @@ expect "software NIC" peal-doctor
 expect "PE 1 of 2: hello from PE 0, ok" \
   env PEAL_RECORD=64 "PEAL_RECORD_FILE=$work/%r.json" peal-run -n 2 "$work/alone/bin/hello"
 expect '"barrier_all"' peal-trace "$work/0.json" "$work/1.json"
+# Benchmarks, and a drawing of what they print.
+export PEAL_TIMEOUT=60s
+expect '"usec_p99_9":' peal-run -n 2 --no-prefix peal-latency --iters 20 --warmup 2 --sizes 8,64 --repeats 2 --json
+peal-run -n 2 --no-prefix peal-latency --iters 20 --warmup 2 --sizes 8,64 --repeats 2 --csv >"$work/rows.csv"
+peal-run -n 2 --no-prefix peal-collectives --iters 5 --sizes 8:64 --scope stream --json >"$work/rows.jsonl"
+expect "verified: " peal-run -n 2 --no-prefix peal-bandwidth --iters 4 --sizes 64K --bidirectional
+expect "Messages/s" peal-run -n 2 --no-prefix peal-message-rate --iters 10 --sizes 8
+if python3 -c 'import matplotlib' 2>/dev/null; then
+  expect "$work/plot.svg" peal-plot "$work/rows.csv" "$work/rows.jsonl" -o "$work/plot.svg"
+  expect "<svg" cat "$work/plot.svg"
+else
+  refuse "pip install matplotlib" peal-plot "$work/rows.csv" "$work/rows.jsonl" -o "$work/plot.svg"
+fi
+refuse "no rows; give what a benchmark printed" peal-plot /dev/null
 echo '{}' > "$work/none.json"
 refuse "no trace of a PE" peal-trace "$work/0.json" "$work/none.json"
 
