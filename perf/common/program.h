@@ -72,14 +72,17 @@ inline void summarize(std::vector<double> usec, Record& record) {
   record.usec_p99_9 = usec[(usec.size() - 1) * 999 / 1000];
 }
 
+/// Only PE 0 prints: the others leave its GPU alone.
 inline Setting setting_of(PealSide& side, const std::string& program, int pairs) {
-  return {.program = program,
-          .pes = side.n_pes(),
-          .pairs = pairs,
-          .queues = side.context().queues_per_peer,
-          .transport = side.transport(),
-          .nic = side.nic(),
-          .provenance = provenance_of_run(PEAL_CUDA, side.runtime().config().device)};
+  Setting setting{.program = program,
+                  .pes = side.n_pes(),
+                  .pairs = pairs,
+                  .queues = side.context().queues_per_peer,
+                  .transport = side.transport(),
+                  .nic = side.nic()};
+  if (side.pe() != 0) return setting;
+  setting.provenance = provenance_of_run(PEAL_CUDA, side.runtime().config().device);
+  return setting;
 }
 
 template <class Kernels>
