@@ -2,7 +2,6 @@
 #include "host/contexts/link_tester.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/host_name.h"
 #include "base/patience.h"
 #include "host/job/together.h"
 #include "host/transport/connection.h"
@@ -43,9 +43,7 @@ void keep(std::array<char, kBytes>& text, std::string_view words) {
 }
 
 End this_end(const Rails& rails, std::chrono::nanoseconds time) {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  std::string name = fmt::format("host {}", host.data());
+  std::string name = fmt::format("host {}", host_name());
   std::string trouble;
   for (const IbgdaNic& nic : rails.nics()) {
     const Endpoint end = endpoint_of(nic.device, 0);

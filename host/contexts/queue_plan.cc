@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/host_name.h"
 #include "host/base/config.h"
 #include "host/base/error.h"
 #include "host/nic/queue_layout.h"
@@ -61,9 +62,7 @@ void check_nic(size_t pe, const QueuePlan& plan, const Nic& nic, const Load& loa
 
 // "host n17, process 4711: software NIC mlx5_0 of /dev/shm/peal-softnic-0/default".
 std::array<char, 512> describe_fabric(const Rails& rails) {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  std::string text = fmt::format("host {}, process {}", host.data(), ::getpid());
+  std::string text = fmt::format("host {}, process {}", host_name(), ::getpid());
   for (const IbgdaNic& nic : rails.nics()) {
     const nic::VerbsLibrary::SoftwareFabric& fabric = nic.device.fabric();
     text += fabric.number == 0

@@ -4,23 +4,14 @@
 #include "perf/common/provenance.h"
 
 #include <fmt/chrono.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <fstream>
 
+#include "base/host_name.h"
 #include "host/memory/gpu.h"
 
 namespace peal::perf {
-namespace {
-
-std::string host_name() {
-  std::string name(256, '\0');
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
-  return name.c_str();
-}
-
-}  // namespace
 
 std::string cpu_model(std::istream& cpuinfo) {
   for (std::string line; std::getline(cpuinfo, line);) {
@@ -36,10 +27,11 @@ std::string cpu_model(std::istream& cpuinfo) {
 
 Provenance provenance_of_run(bool on_gpu, int device) {
   const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
+  const std::string host = host_name();
   std::ifstream cpuinfo("/proc/cpuinfo");
   return {.date = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", now),
           .version = PEAL_VERSION,
-          .host = host_name(),
+          .host = host.empty() ? "unknown" : host,
           .cpu = cpu_model(cpuinfo),
           .gpu = on_gpu ? Gpu::open(device, 0)->name() : ""};
 }
