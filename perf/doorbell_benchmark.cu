@@ -18,7 +18,7 @@ using testing::check;
 using testing::device_array;
 using testing::option;
 
-constexpr uint32_t kDepth = 1024, kMostBlocks = 128;
+constexpr uint32_t kDepth = 1024, kBenchBlocks = 128;
 
 /// tell_nic() with fences that reach the GPU or the system.
 template <Reach R>
@@ -83,10 +83,10 @@ struct Bench {
                 twice + 1, blocks, each[2]);
   }
 
-  mlx5::Wqebb* rings = device_array<mlx5::Wqebb>(size_t{kDepth} * kMostBlocks);
-  mlx5::DoorbellRecord* records = device_array<mlx5::DoorbellRecord>(kMostBlocks);
-  SendQueue* queues = device_array<SendQueue>(kMostBlocks);
-  uint64_t* ns = device_array<uint64_t>(kMostBlocks);
+  mlx5::Wqebb* rings = device_array<mlx5::Wqebb>(size_t{kDepth} * kBenchBlocks);
+  mlx5::DoorbellRecord* records = device_array<mlx5::DoorbellRecord>(kBenchBlocks);
+  SendQueue* queues = device_array<SendQueue>(kBenchBlocks);
+  uint64_t* ns = device_array<uint64_t>(kBenchBlocks);
   void* reg = nullptr;
 };
 
@@ -96,7 +96,7 @@ int main(int argc, char** argv) {
   CHECK(cudaSetDevice(static_cast<int>(option(argc, argv, "--gpu", 0))));
   const uint32_t count = std::max(option(argc, argv, "--rings", 20000), 16u);
   Bench bench;
-  for (const uint32_t blocks : {1u, 16u, kMostBlocks}) {
+  for (const uint32_t blocks : {1u, 16u, kBenchBlocks}) {
     for (const uint32_t twice : {0u, 1u}) {
       bench.row<Fenced<Reach::kSystem>>("system fence", blocks, twice, count);
       bench.row<Fenced<Reach::kGpu>>("gpu fence", blocks, twice, count);

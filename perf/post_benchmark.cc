@@ -9,6 +9,7 @@
 
 #include <cstring>
 #include <memory>
+#include <vector>
 
 #include "device/rma.h"
 
@@ -26,6 +27,7 @@ struct Queue {
   uint64_t doorbell = 0;
   mlx5::Cqe cqe{};
   uint32_t stop = 0;
+  std::vector<uint32_t> ready = std::vector<uint32_t>(1024);
   SendQueue q{};
 
   Queue() {
@@ -36,6 +38,7 @@ struct Queue {
     q.nic.cqe = &cqe;
     q.stop = &stop;
     q.mask = 1023;
+    q.ready = ready.data();
     q.nic.qpn_shifted = Be32{0x12345600u};
   }
 };

@@ -31,7 +31,7 @@ struct Job {
       q.stop = &stop;
       q.mask = kDepth - 1;
       q.reserved = kUnmarked;
-      q.last_published = q.looked = ~uint64_t{0};
+      q.ready = ready.data();
       q.marks = &marks[i / 64];
       q.mark_bit = uint64_t{1} << i % 64;
     }
@@ -48,12 +48,13 @@ struct Job {
   void put(SendQueue& q) {
     const nic::Remote to{0, mlx5::key(1)};
     nic::post<Reach::kGpu>(q, nic::Alone{}, nic::Write{to, {}, 64});
-    q.completed = q.last_published + 1;
+    q.completed = posted_last(q.posted) + 1;
   }
 
   std::vector<SendQueue> queues;
   std::vector<uint64_t> marks;
   std::vector<mlx5::Wqebb> blocks;
+  std::vector<uint32_t> ready = std::vector<uint32_t>(kDepth);
   mlx5::DoorbellRecord record{};
   uint64_t doorbell = 0;
   mlx5::Cqe cqe{};

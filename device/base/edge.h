@@ -39,18 +39,17 @@ enum class Edge : uint8_t {
   kBlockBeforeLeader,  // M8 block: lanes of a block
   kLeaderBeforeLanes,  // M8 back: from the leader back to the lanes
   kRungBeforePoll,     // M9
-  kPublishedBeforeUnlock,  // M10
-  kCellReadBeforeReuse,    // M11
-  kReuseAfterCellRead,     // M11 take: the acquiring end
-  kErrorBeforeStatus,      // M12
-  kWindowBeforeVersion,    // M13
-  kDoneBeforeQuiet,        // M14
-  kGroupBeforeQuiet,       // M14 group: lanes of a warp that post together: each finds its own work
-                           // published
-  kDrainedBeforeQuiet,     // M14 batch: queues that were found drained
-  kQuietBeforeBarrier,     // M15
-  kStoresBeforeFlag,       // M16
-  kStoresBeforeSignal,     // M16 signal: a signal by a store
+  kPublishedBeforeTaken,  // M10
+  kReadyBeforeWanted,     // M10 wanted: a word left for who rings
+  kCellReadBeforeReuse,   // M11
+  kReuseAfterCellRead,    // M11 take: the acquiring end
+  kErrorBeforeStatus,     // M12
+  kWindowBeforeVersion,   // M13
+  kDoneBeforeQuiet,       // M14
+  kDrainedBeforeQuiet,    // M14 batch: queues that were found drained
+  kQuietBeforeBarrier,    // M15
+  kStoresBeforeFlag,      // M16
+  kStoresBeforeSignal,    // M16 signal: a signal by a store
   kStoresBeforeMeeting,  // M16 meet: what a member's kernel stored before it meets the others for a
                          // collective call
   kNicDataBeforeFlag,    // M17
@@ -66,6 +65,7 @@ enum class Edge : uint8_t {
                          // again
   kDrainedBeforeUnmark,  // M22
   kMarkBeforePublish,    // M22 post: the first post of a queue marks it
+  kMarkBeforeReserve,    // M22 reserve: before later ones find it marked
   kUnmarkBeforeMark,     // M22 mark: a mark waits for a quiet that is taking it off
   kPublishedBeforeUnmark,   // M22 unmark: only a queue that nobody has reserved since is unmarked
   kSettledBeforeUnmark,     // M22 settle: and only one that is settled, where queues are

@@ -69,6 +69,23 @@ PEAL_HD T fetch_add(T* p, T value) {
   return memory::update<Update::kAdd, R, Order::kBoth, E>(p, value);
 }
 
+/// The same; acquires.
+template <Reach R, Edge E = Edge::kNone, class T>
+PEAL_HD T fetch_add_acquire(T* p, T value) {
+  return memory::update<Update::kAdd, R, Order::kAcquire, E>(p, value);
+}
+
+/// Sets bits of *p and returns the old value; acquires and releases.
+template <Reach R, Edge E = Edge::kNone, class T>
+PEAL_HD T fetch_or(T* p, T bits) {
+  return memory::update<Update::kOr, R, Order::kBoth, E>(p, bits);
+}
+/// The same; acquires.
+template <Reach R, Edge E = Edge::kNone, class T>
+PEAL_HD T fetch_or_acquire(T* p, T bits) {
+  return memory::update<Update::kOr, R, Order::kAcquire, E>(p, bits);
+}
+
 /// Sets or clears bits of *p; orders nothing.
 template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD void set_bits(T* p, T bits) {
@@ -97,7 +114,13 @@ PEAL_HD T compare_swap(T* p, T expected, T desired) {
   return memory::compare_swap<R, Order::kBoth, E>(p, expected, desired);
 }
 
-/// The same; true where it stored.
+/// The same; releases.
+template <Reach R, Edge E = Edge::kNone, class T>
+PEAL_HD T compare_swap_release(T* p, T expected, T desired) {
+  return memory::compare_swap<R, Order::kRelease, E>(p, expected, desired);
+}
+
+/// compare_swap(); true where it stored.
 template <Reach R, Edge E = Edge::kNone, class T>
 PEAL_HD bool compare_exchange(T* p, T expected, T desired) {
   return compare_swap<R, E>(p, expected, desired) == expected;

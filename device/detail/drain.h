@@ -30,8 +30,9 @@ namespace detail {
 /// Posts a READ behind what the queue carries, unless one is the last thing there already.
 template <Reach R, bool kTogether>
 PEAL_DEVICE void post_settling_read(const ContextFields& ctx, SendQueue& q) {
-  const uint64_t published = load_acquire<R>(&q.published);
-  if (load_relaxed<R>(&q.settled) == published) return;
+  const uint64_t reserved = load_relaxed<R>(&q.reserved) & kReservedCount;
+  if (load_relaxed<R>(&q.settled) == reserved) return;
+  if (is_unconnected(reserved, load_relaxed<R>(&q.completed))) return;
   const uint32_t at = rail_of(ctx, q) * static_cast<uint32_t>(ctx.n_pes) + q.peer;
   const nic::Remote first_word{0, ctx.heap.word_rkeys[at]};
   using Look = nic::ReadWord<sizeof(uint64_t), nic::Nowhere>;
@@ -160,20 +161,22 @@ template <Reach R>
 PEAL_DEVICE uint64_t unsettled(const Marked& m, uint32_t first, uint64_t marks) {
   uint64_t found = 0;
   while (marks != 0) {
-    uint64_t published[kLookBatch];
+    uint64_t reserved[kLookBatch];
     uint64_t settled[kLookBatch];
+    uint64_t completed[kLookBatch];
     uint64_t next = marks;
     PEAL_UNROLL
     for (uint32_t k = 0; k < kLookBatch; ++k) {
       const SendQueue& q = m.queue(first + (next != 0 ? take_bit(&next) : 0));
-      published[k] = load_batched<R>(&q.published);
+      reserved[k] = load_batched<R>(&q.reserved) & kReservedCount;
       settled[k] = load_batched<R>(&q.settled);
+      completed[k] = load_batched<R>(&q.completed);
     }
     PEAL_UNROLL
     for (uint32_t k = 0; k < kLookBatch; ++k) {
       if (marks == 0) continue;
       const uint64_t bit = uint64_t{1} << take_bit(&marks);
-      if (published[k] != settled[k]) found |= bit;
+      if (reserved[k] != settled[k] && !is_unconnected(reserved[k], completed[k])) found |= bit;
     }
   }
   // Who sees that a READ covers the queue sees that READ as the last WQE, and waits for it.
@@ -200,40 +203,68 @@ struct Found {
   uint32_t masked = 0;  // their PE was given up: nobody waits there
 };
 
-/// Looks at several queues of a portion at once, for each look takes long.
+/// Sorts idle queues, of which all that was posted is complete, into those where nothing was posted
+/// since quiet looked last and others. A queue stays marked until quiet has found it so twice:
+/// those in use are not marked anew by every post.
+template <Reach R>
+PEAL_DEVICE uint32_t look_back(const Marked& m, uint32_t first, uint64_t marks, uint32_t idle,
+                               const uint64_t (&ends)[kLookBatch]) {
+  uint64_t looked[kLookBatch];
+  uint64_t next = marks;
+  PEAL_UNROLL
+  for (uint32_t k = 0; k < kLookBatch; ++k) {
+    looked[k] = load_batched<R>(&m.queue(first + (next != 0 ? take_bit(&next) : 0)).looked);
+  }
+  uint32_t quiet = 0;
+  PEAL_UNROLL
+  for (uint32_t k = 0; k < kLookBatch; ++k) {
+    if (marks == 0) continue;
+    const uint32_t at = first + take_bit(&marks);
+    if ((idle & 1u << k) == 0) continue;
+    if (looked[k] == ends[k]) {
+      quiet |= 1u << k;
+    } else {
+      store_relaxed<R>(&m.queue(at).looked, ends[k]);
+    }
+  }
+  return quiet;
+}
+
+/// Looks at several queues of a portion at once, for each look takes long; at fewer words of each
+/// than there are, for each takes registers.
 template <Reach R>
 PEAL_DEVICE Found look_at(const Marked& m, uint32_t first, uint64_t marks) {
-  uint64_t last[kLookBatch];
+  uint64_t reserved[kLookBatch];
+  uint64_t posted[kLookBatch];
   uint64_t completed[kLookBatch];
-  uint64_t looked[kLookBatch];
   uint32_t failed[kLookBatch];
   uint64_t next = marks;
   PEAL_UNROLL
   for (uint32_t k = 0; k < kLookBatch; ++k) {
     const SendQueue& q = m.queue(first + (next != 0 ? take_bit(&next) : 0));
-    last[k] = load_batched<R>(&q.last_published);
+    reserved[k] = load_batched<R>(&q.reserved) & kReservedCount;
+    posted[k] = load_batched<R>(&q.posted);
     completed[k] = load_batched<R>(&q.completed);
-    looked[k] = load_batched<R>(&q.looked);
     failed[k] = load_batched<R>(&q.error.status);
   }
   Found found;
+  uint32_t idle = 0;
+  next = marks;
   PEAL_UNROLL
   for (uint32_t k = 0; k < kLookBatch; ++k) {
-    if (marks == 0) continue;
-    const uint32_t at = first + take_bit(&marks);
+    if (next == 0) continue;
+    const uint32_t at = first + take_bit(&next);
     if (weakened(Edge::kDoneBeforeQuiet) && at != 0) continue;
     if (failed[k] == static_cast<uint32_t>(Status::kPeerMasked)) {
       found.masked |= 1u << k;
-    } else if (static_cast<int64_t>(last[k] - completed[k]) >= 0 || failed[k] != 0) {
+    } else if (failed[k] != 0 || nic::is_busy(reserved[k], posted[k], completed[k])) {
       found.busy |= 1u << k;
-    } else if (looked[k] == last[k]) {
-      found.quiet |= 1u << k;
     } else {
-      // A queue stays marked until quiet has found it so twice: those in use are not marked anew
-      // by every post.
-      store_relaxed<R>(&m.queue(at).looked, last[k]);
+      idle |= 1u << k;
     }
+    posted[k] = posted_end(posted[k]);
   }
+  if (idle != 0) found.quiet = look_back<R>(m, first, marks, idle, posted);
   return found;
 }
 
@@ -251,7 +282,7 @@ PEAL_DEVICE_COLD Status drain_queues(Marked m, const ContextState* state) {
         if ((found.busy & bit) != 0) {
           const Status drained = nic::drain<R>(q);
           if (drained == Status::kOk) {
-            store_relaxed<R>(&q.looked, load_relaxed<R>(&q.last_published));
+            store_relaxed<R>(&q.looked, posted_end(load_relaxed<R>(&q.posted)));
           }
           if (status == Status::kOk) status = drained;
         } else if ((found.quiet & bit) != 0) {

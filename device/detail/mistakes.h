@@ -154,9 +154,9 @@ PEAL_DEVICE Misuse look_at_ticket(const ContextState* state, const CallNote& not
     return found;
   }
   const auto& q = *static_cast<const SendQueue*>(note.queue);
-  const uint64_t published = load_acquire<Reach::kGpu>(&q.last_published);
-  if (static_cast<int64_t>(note.index - published) > 0) found.mistake = Mistake::kTicketStale;
-  found.other_detail = published;
+  const uint64_t newest = (load_acquire<Reach::kGpu>(&q.reserved) & kReservedCount) - 1;
+  if (static_cast<int64_t>(note.index - newest) > 0) found.mistake = Mistake::kTicketStale;
+  found.other_detail = newest;
   return found;
 }
 

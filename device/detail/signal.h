@@ -73,30 +73,45 @@ PEAL_DEVICE Asked word_of(const Signal& signal, Call call) {
   return {signal.word, sizeof(uint64_t), signal.pe, use, true, call, side};
 }
 
+/// The NIC's part of a put with a signal: where data and word go, what they are.
+struct SignalledData {
+  Destination to;
+  Destination flag;
+  const void* src;
+  uint64_t bytes;
+  Signal signal;
+};
+
+/// Where no queue carries both, one behind the other: there is a signal alone, another NIC's word,
+/// or one that is stored. Out of line: posts of its own, which few calls come to.
 template <Reach R, bool kTogether, Rings kRings>
-PEAL_DEVICE Ticket put_signal_bytes(const BasicContext<R>& ctx, const Destination& to,
-                                    const Destination& flag, const void* src, uint64_t bytes,
-                                    const Signal& signal) {
-  if (flag.direct != nullptr) {
-    // Two ways to one peer: nothing orders them but waiting, and not for a completion alone. Edge
-    // kNicDataBeforeFlag.
-    const Ticket put = put_bytes<R, kTogether, Rings::kNow, Call::kPutSignal>(ctx, to, src, bytes);
-    Status done = put.status;
-    if (done == Status::kOk) {
-      done = weakened(Edge::kNicDataBeforeSignal) ? nic::wait<R>(put)
-                                                  : settle<R, kTogether>(ctx.state, to.queue);
-    }
-    if (done == Status::kOk) signal_direct(flag.direct, signal);
-    return Ticket{nullptr, 0, done};
-  }
-  if (bytes == 0) return post_signal<R, kTogether, kRings>(ctx, flag, signal);
-  if (flag.queue != to.queue) {  // two NICs: the same, and the signal settles what is ahead of it
-    const Ticket put = put_bytes<R, kTogether, Rings::kNow, Call::kPutSignal>(ctx, to, src, bytes);
-    return put.status == Status::kOk ? post_signal<R, kTogether>(ctx, flag, signal) : put;
+PEAL_DEVICE_COLD Ticket put_signal_apart(const ContextState* state, const SignalledData* what) {
+  const auto& ctx = static_cast<const BasicContext<R>&>(state->fields);
+  const auto& [to, flag, src, bytes, signal] = *what;
+  if (bytes == 0 && flag.direct == nullptr)
+    return post_signal<R, kTogether, kRings>(ctx, flag, signal);
+  const Ticket put = put_bytes<R, kTogether, Rings::kNow, Call::kPutSignal>(ctx, to, src, bytes);
+  if (put.status != Status::kOk) return put;
+  // Two NICs: the signal settles what is ahead of it.
+  if (flag.direct == nullptr) return post_signal<R, kTogether>(ctx, flag, signal);
+  // Two ways to one peer: nothing orders them but waiting, and not for a completion alone. Edge
+  // kNicDataBeforeFlag.
+  const Status done = weakened(Edge::kNicDataBeforeSignal)
+                          ? nic::wait<R>(put)
+                          : settle<R, kTogether>(ctx.state, to.queue);
+  if (done == Status::kOk) signal_direct(flag.direct, signal);
+  return Ticket{nullptr, 0, done};
+}
+
+template <Reach R, bool kTogether, Rings kRings>
+PEAL_DEVICE Ticket put_signal_bytes(const BasicContext<R>& ctx, const SignalledData& what) {
+  if (what.flag.direct != nullptr || what.bytes == 0 || what.flag.queue != what.to.queue) {
+    return call_apart<&put_signal_apart<R, kTogether, kRings>>(ctx.state, &what);
   }
   // Same queue, later slot: the responder executes the signal after the data. Edge kDataBeforeWord.
-  return with_signal(ctx, flag, signal, [&](const auto& request) {
-    return put_bytes<R, kTogether, kRings, Call::kPutSignal>(ctx, to, src, bytes, request);
+  return with_signal(ctx, what.flag, what.signal, [&](const auto& request) {
+    return put_bytes<R, kTogether, kRings, Call::kPutSignal>(ctx, what.to, what.src, what.bytes,
+                                                             request);
   });
 }
 
@@ -170,8 +185,8 @@ struct PutSignalAt {
   template <Reach R, class S>
   PEAL_DEVICE Ticket by_nic(const BasicContext<R>& ctx, S scope, const Destination& to) const {
     return by_leader(scope, [&] {
-      return put_signal_bytes<R, std::is_same_v<S, Thread>, kRings>(ctx, to, flag, put.src,
-                                                                    put.bytes, put.signal);
+      return put_signal_bytes<R, std::is_same_v<S, Thread>, kRings>(
+          ctx, {to, flag, put.src, put.bytes, put.signal});
     });
   }
 };

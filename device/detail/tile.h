@@ -150,8 +150,10 @@ struct TileTransfer {
   template <Reach R, class S>
   PEAL_DEVICE static Ticket ticket_for_all(S scope, SendQueue* q) {
     return by_leader(scope, [&] {
-      load_acquire<R>(&q->published);
-      return Ticket{q, load_relaxed<R>(&q->last_published), Status::kOk};
+      uint64_t posted = 0;
+      const uint64_t end = load_relaxed<R>(&q->reserved) & kReservedCount;
+      const Status status = nic::wait_rung<R>(*q, end, &posted);
+      return Ticket{q, posted_last(posted), status};
     });
   }
 

@@ -105,7 +105,7 @@ PEAL_HD Status end_status(const Q& q, SpinEnd end) {
 /// Turns the early end of a wait that owned queue slots into a status, and closes the queue: its
 /// slots will never be handed over, so nobody behind them can proceed. Notes the wait as one of
 /// kind K; kOther: it has been noted.
-template <Reach R, WaitKind K = WaitKind::kTurn, AnyQueue Q>
+template <Reach R, WaitKind K, AnyQueue Q>
 PEAL_COLD Status close_queue(Q& q, SpinEnd end) {
   const Status status = end_status<R>(q, end);
   QueueError record{};

@@ -7,9 +7,10 @@
 //   unmarked   all that was posted is complete and no error is latched. `reserved` has kUnmarked,
 //              so the queue looks full: the next post leaves its fast path there, and marks
 //
-// A post that finds a queue marked costs nothing: whoever marked it is ahead of it in the queue and
-// publishes first. A quiet unmarks a queue only if it is drained and nobody has reserved since. It
-// sets kUnmarking meanwhile, and a post that finds it waits, lest the quiet take off the new mark.
+// A post that finds a queue marked costs nothing: whoever marked it did so before taking kUnmarked
+// off, and the post acquires that with its reservation (kMarkBeforeReserve). A quiet unmarks a
+// queue only if it is drained and nobody has reserved since. It sets kUnmarking meanwhile, and a
+// post that finds it waits, lest the quiet take off the new mark.
 #pragma once
 
 #include <cstdint>
@@ -45,15 +46,15 @@ PEAL_HD void mark(Q& q) {
 template <Reach R, AnyQueue Q>
 PEAL_HD void mark_for_post(Q& q) {
   if (!weakened(Edge::kMarkBeforePublish)) mark<R>(q);
-  clear_bits<R>(&q.reserved, kUnmarked);
+  clear_bits_release<R, Edge::kMarkBeforeReserve>(&q.reserved, kUnmarked);
 }
 
 /// Unmarks the queue if all that was reserved is complete, and, where it `settles`, settled too.
 template <Reach R, AnyQueue Q>
 PEAL_COLD void unmark(Q& q, bool settles) {
-  const uint64_t published = load_acquire<R>(&q.published);
-  const uint64_t last = load_relaxed<R>(&q.last_published);
-  if (static_cast<int64_t>(last - load_acquire<R>(&q.completed)) >= 0) return;
+  const uint64_t posted = load_acquire<R>(&q.posted);
+  const uint64_t published = posted_end(posted);
+  if (is_under_way(posted, load_acquire<R>(&q.completed))) return;
   if (settles && !weakened(Edge::kSettledBeforeUnmark) && load_relaxed<R>(&q.settled) != published)
     return;
   if (weakened(Edge::kPublishedBeforeUnmark)) {  // whoever has reserved since

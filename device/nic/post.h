@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One operation on one peer's queue, driven by the kernel itself: reserve, write, publish, ring.
+// One operation on one peer's queue, driven by the kernel itself: reserve, write, hand over.
 //
 // post() takes requests, so a put and its signal are one reservation and one doorbell; and a group
 // of lanes, so a warp that posts to one queue reserves once and rings once.
@@ -88,17 +88,15 @@ PEAL_DEVICE BasicTicket<Q> post(Q& queue, Group group, Requests... requests) {
                                                      // publication
   const uint32_t blocks = group.size() * kBlocks;
   uint64_t last = first + blocks - kLastBlocks;
-  Status status = Status::kOk;
   if (group.leader()) {
-    status = publish<R>(*q, {.first = first, .blocks = blocks, .last = last}, q, group, last);
+    hand_over<R, kRings == Rings::kNow>(*q, {.first = first, .blocks = blocks, .last = last}, q,
+                                        group, last);
   }
-  if (kRings == Rings::kNow && group.leader() && status == Status::kOk) ring<R>(*q);
-  // A lane that goes on to quiet() finds its own work published. Behind the doorbell, so that the
-  // lanes leave together and meet again at their next post: where the compiler sees no place for
-  // them to converge, those that do not ring would run ahead of the one that does, and each lane
-  // would come to ring alone.
-  group.template sync<Edge::kGroupBeforeQuiet>();
-  return Posts{q, last, status};
+  // Orders nothing that others do not: the lanes leave together and meet again at their next post.
+  // Where the compiler sees no place for them to converge, those that do not ring would run ahead
+  // of the one that does, and each lane would come to ring alone.
+  group.template sync<Edge::kNone>();
+  return Posts{q, last, Status::kOk};
 }
 
 /// Rings the queue if work there is held back, once for the lanes that ask together.

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A send queue that kernels own, of any model of NIC: reserve slots, write requests into them,
-// publish in order, ring.
+// A send queue that kernels own, of any model of NIC: reserve slots, write requests into them, hand
+// them over.
 //
-//   completed <= rung <= published <= reserved        free-running counts of blocks; the last has
-//                                                     flags above its count (mark.h)
+//   completed <= rung, posted <= reserved      free-running counts of blocks; `reserved` and
+//                                              `posted` have more above it (mark.h, hand_over.h)
 //
-//   reserve(q, n, &at);  Model::write(q.nic, ...) ...;  publish(q, {at, n, last});  ring(q)
+//   reserve(q, n, &at);  Model::write(q.nic, q.mask, at, ...) ...;  hand_over(q, {at, n, last})
 //
 // Ownership is the type parameter R: Reach::kLane for a queue with one owner (no atomics), kBlock,
-// kGpu. What the NIC is told follows `published` and never goes back.
+// kGpu. What the NIC is told follows `posted` and never goes back. Quiet waits for what is reserved
+// when it begins: a lane may have left its requests to another, which publishes them.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +22,13 @@
 #include "device/base/spin.h"
 #include "device/base/target.h"
 #include "device/nic/completion.h"
+#include "device/nic/hand_over.h"
 #include "device/nic/mark.h"
 #include "device/nic/nic.h"
 #include "device/shared/send_queue.h"
 
 namespace peal::nic {
 
-template <Reach R, AnyQueue Q>
-PEAL_HD void ring(Q& q);
 template <Reach R, AnyQueue Q>
 PEAL_COLD Status wait_for_room(Q& q, uint64_t end);
 
@@ -37,7 +37,8 @@ PEAL_COLD Status wait_for_room(Q& q, uint64_t end);
 /// than kOk nothing may be written. What is `kept` is in memory while it waits (base/call.h).
 template <Reach R, AnyQueue Q, class... Kept>
 PEAL_HD Status reserve(Q& q, uint32_t blocks, uint64_t* first, Kept&... kept) {
-  *first = fetch_add_relaxed<R>(&q.reserved, static_cast<uint64_t>(blocks));
+  // kMarkBeforeReserve: the mark of whoever found the queue unmarked.
+  *first = fetch_add_acquire<R, Edge::kMarkBeforeReserve>(&q.reserved, uint64_t{blocks});
   const uint64_t end = *first + blocks;
   // kDoneBeforeReuse: `completed` is acquired, so the NIC is done with the old contents of the
   // slots.
@@ -46,68 +47,6 @@ PEAL_HD Status reserve(Q& q, uint32_t blocks, uint64_t* first, Kept&... kept) {
   const Status status = parked([&] { return wait_for_room<R>(q, end); }, *first, kept...);
   *first &= kReservedCount;
   return status;
-}
-
-/// What one lane hands over: `blocks` blocks from `first`, the last request of which begins at
-/// `last`.
-struct Posted {
-  uint64_t first;
-  uint32_t blocks;
-  uint64_t last;
-};
-
-/// Hands a batch over, after every earlier reservation has been handed over. kPostedBeforeRing: its
-/// bytes are visible to whoever acquires `published`.
-template <Reach R, AnyQueue Q, class... Kept>
-PEAL_HD Status publish(Q& q, const Posted& batch, Kept&... kept) {
-  if constexpr (R != Reach::kLane) {
-    const SpinEnd end = spin_until(
-        q.timeout_ns, [&] { return load_acquire<R>(&q.published) == batch.first; },
-        [&] { return stop_status<R>(q) != Status::kOk; });
-    if (end != SpinEnd::kDone) return parked([&] { return close_queue<R>(q, end); }, kept...);
-  }
-  store_relaxed<R>(&q.last_published, batch.last);
-  store_release<R, Edge::kPostedBeforeRing>(&q.published, batch.first + batch.blocks);
-  return Status::kOk;
-}
-
-/// Tells the NIC about everything published. Whoever holds the lock rings for all: a lane that
-/// finds it taken may leave, because the holder looks at `published` again after letting go (edge
-/// kPublishedBeforeUnlock).
-template <Reach R, AnyQueue Q>
-PEAL_HD void ring(Q& q) {
-  // Read ahead of the lock, under which a branch would wait for it. Before the queue is made it
-  // says kSystem, which is always enough.
-  const bool near = kMmioMayOvertake && q.fence == NicFence::kGpu;
-  for (;;) {
-    if constexpr (R != Reach::kLane) {
-      if (exchange<R, Edge::kPublishedBeforeUnlock>(&q.ring_lock, 1u) != 0) return;
-    }
-    const uint64_t published = load_acquire<R, Edge::kRingAfterPosted>(&q.published);
-    if (R == Reach::kLane || published != load_relaxed<R>(&q.rung)) {
-      // kRungBeforePoll, `rung` before the NIC hears: a completion can only be for something that
-      // `rung` already covers.
-      store_relaxed<R, Edge::kRungBeforePoll>(&q.rung, published);
-      if (near) {
-        Q::Model::template tell<Reach::kGpu>(q.nic, published);
-      } else {
-        Q::Model::template tell<Reach::kSystem>(q.nic, published);
-      }
-    }
-    if constexpr (R == Reach::kLane) return;
-    exchange<R, Edge::kPublishedBeforeUnlock>(&q.ring_lock, 0u);
-    if (load_acquire<R>(&q.published) == published) return;
-  }
-}
-
-/// Rings if something published has not been rung: a batch holds its doorbell back.
-/// kBatchBeforeRing. A caller that knows of something published sees at least that in `published`,
-/// so the two are alike only where somebody rings, or has rung, for it.
-template <Reach R, Edge E, AnyQueue Q>
-PEAL_HD void ring_held_back(Q& q) {
-  if (weakened(E)) return;
-  const uint64_t published = load_acquire<R>(&q.published);
-  if (load_relaxed<R>(&q.rung) != published) ring<R>(q);
 }
 
 /// Asks the host to connect the queue and waits until it has. `completed` is read as the host's
@@ -197,16 +136,51 @@ template <Reach R, WaitKind K = WaitKind::kCompletion, AnyQueue Q>
   return end_noted<R, K>(q, index, end, waiting);
 }
 
-/// Waits until everything published so far is complete; reports the queue's first error even when
-/// it was already known.
+/// Waits until what the queue had reserved up to `end` is published and rung, and answers `posted`.
+/// Rings what a batch holds back (kBatchBeforeQuiet): it is published and idle, or ready with
+/// nothing before it.
+template <Reach R, AnyQueue Q>
+PEAL_COLD Status wait_rung(Q& q, uint64_t end, uint64_t* posted) {
+  const auto what = [&] { return wait_of(WaitKind::kQuiet, q, end - 1); };
+  Waiting waiting(&q.waits);
+  const SpinEnd why = spin_until(
+      q.timeout_ns,
+      [&] {
+        *posted = load_acquire<R>(&q.posted);
+        const uint64_t published = posted_end(*posted);
+        const uint64_t rung = load_relaxed<R>(&q.rung);
+        if (static_cast<int64_t>(end - published) <= 0 && static_cast<int64_t>(end - rung) <= 0)
+          return true;
+        const bool busy = (*posted & kRinging) != 0 || weakened(Edge::kBatchBeforeQuiet);
+        if (!busy && (published != rung || is_ready<R>(q, published))) ring<R>(q);
+        return false;
+      },
+      [&] {
+        waiting.look(what);
+        return stop_status<R>(q) != Status::kOk;
+      });
+  waiting.end(end_status<R>(q, why), what);
+  return end_status<R>(q, why);
+}
+
+/// True while a queue carries, or is about to carry, what was reserved. Not of one that is not
+/// connected: who has reserved there has not posted yet, and may wait for long.
+PEAL_HD bool is_busy(uint64_t reserved, uint64_t posted, uint64_t completed) {
+  if (posted_end(posted) == reserved) return is_under_way(posted, completed);
+  return !is_unconnected(reserved, completed);
+}
+
+/// Waits until everything reserved so far is complete; reports the queue's first error even when it
+/// was already known.
 template <Reach R, AnyQueue Q>
 [[nodiscard]] PEAL_HD Status drain(Q& q) {
-  load_acquire<R>(&q.published);
-  const uint64_t last = load_relaxed<R>(&q.last_published);
-  const auto missing = static_cast<int64_t>(last - load_acquire<R>(&q.completed));
-  if (missing >= 0) {
-    ring_held_back<R, Edge::kBatchBeforeQuiet>(q);
-    const Status status = wait_completed<R, WaitKind::kQuiet>(q, last);
+  const uint64_t end = load_relaxed<R>(&q.reserved) & kReservedCount;
+  uint64_t posted = load_acquire<R>(&q.posted);
+  if (is_busy(end, posted, load_acquire<R>(&q.completed))) {
+    Status status = wait_rung<R>(q, end, &posted);
+    if (status == Status::kOk) {
+      status = wait_completed<R, WaitKind::kQuiet>(q, posted_last(posted));
+    }
     if (status != Status::kOk) return status;
   }
   return queue_status<R>(q);

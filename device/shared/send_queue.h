@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The memory of one send queue, as kernels, the NIC and the host see it, whatever the NIC is. Plain
-// data: host/transport/queues.cc fills it in, device/nic/{send_queue,completion,mark}.h run it.
+// data: host/transport/queues.cc fills it in, device/nic/{send_queue,hand_over,completion,mark}.h
+// run it.
 //
 //   line 0     fixed at set-up, read by all; begins with what the NIC's model keeps of a queue
 //   line 1     moved by producers and pollers
@@ -41,6 +42,36 @@ inline constexpr uint64_t kUnconnected = uint64_t{1} << 32;
 inline constexpr uint64_t kUnmarked = uint64_t{1} << 63;
 inline constexpr uint64_t kUnmarking = uint64_t{1} << 62;
 inline constexpr uint64_t kReservedCount = kUnmarking - 1;
+
+/// `posted`: the count of blocks that are published, of how many the last request is, less one, and
+/// two flags: somebody has taken the word, to publish and to ring; somebody left work for who does.
+/// device/nic/hand_over.h.
+inline constexpr uint64_t kRinging = uint64_t{1} << 62;
+inline constexpr uint64_t kWanted = uint64_t{1} << 63;
+inline constexpr uint64_t kPostedFlags = kRinging | kWanted;
+inline constexpr uint32_t kPostedLastShift = 56;
+inline constexpr uint32_t kMostBlocks = 32;  // of a request
+inline constexpr uint64_t kPostedCount = (uint64_t{1} << kPostedLastShift) - 1;
+
+/// `end` is within kPostedCount: at a thousand million blocks a second for two years.
+PEAL_HD constexpr uint64_t posted_word(uint64_t end, uint32_t last_blocks) {
+  return end | uint64_t{last_blocks - 1} << kPostedLastShift;
+}
+PEAL_HD constexpr uint64_t posted_end(uint64_t posted) { return posted & kPostedCount; }
+/// The first block of the last published request.
+PEAL_HD constexpr uint64_t posted_last(uint64_t posted) {
+  return posted_end(posted) - (posted >> kPostedLastShift & (kMostBlocks - 1)) - 1;
+}
+/// True of a queue that is not connected. `completed` may be ahead of what is published: who rings
+/// says so afterwards.
+PEAL_HD constexpr bool is_unconnected(uint64_t posted, uint64_t completed) {
+  return static_cast<int64_t>(posted_end(posted) - completed) >= static_cast<int64_t>(kUnconnected);
+}
+/// True while something that is published is not complete. A queue that is not connected has
+/// nothing published.
+PEAL_HD constexpr bool is_under_way(uint64_t posted, uint64_t completed) {
+  return posted_last(posted) - completed < kUnconnected - 1;
+}
 
 /// Where the mark of the queue with number `row` to `pe` is, among a context's marks: one bit a
 /// queue, in order, but that rows which blocks own begin at words of their own.
@@ -95,17 +126,16 @@ struct alignas(128) BasicSendQueue {
 
   // Moving. Counts are of blocks of the ring.
   alignas(128) uint64_t reserved;
-  uint64_t published;
-  uint64_t last_published;  // first block of the last published request
+  uint64_t posted;  // see kRinging
   uint64_t rung;
   uint64_t completed;  // 1 + first block of the last completed request
   uint64_t landing_ticket;
   uint64_t settled;  // blocks up to and with the last READ of detail/drain.h
-  uint64_t looked;   // `last_published` when quiet looked last and found it complete
-  uint32_t ring_lock;
+  uint64_t looked;   // what was published when quiet looked last and found it complete
 
   alignas(128) QueueError error;
   WaitTable* waits;  // of the context; null: nobody asks
+  uint32_t* ready;   // a word for each block of the ring: device/nic/hand_over.h
 
   PEAL_HD uint64_t depth() const { return uint64_t{mask} + 1; }
 };

@@ -30,7 +30,6 @@ enum class WaitKind : uint32_t {
   kCompletion,  // a ticket, or an operation that returns when it is complete: likewise
   // These close their queue, which then tells of the failure.
   kRoom,     // a slot of `queue`
-  kTurn,     // lanes that reserved slots before this one
   kLanding,  // a landing cell
   kLink,     // the connection of the queue
   kCount,

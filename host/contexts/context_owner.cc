@@ -32,14 +32,14 @@ Failure describe(const SendQueue& q, int queue, const std::string& nic) {
         "{})",
         nic::request_name(e.opcode), q.peer, nic::syndrome_text(e.syndrome), e.syndrome,
         e.vendor_syndrome, e.wqe_index, queue, q.nic.qpn(), nic);
-  } else if (q.published - e.wqe_index >= kUnconnected) {
+  } else if (is_unconnected(q.posted, e.wqe_index)) {
     f.wqe_index = 0;
     f.text = fmt::format("queue {} to PE {} closed: {} (before it was connected)", queue, q.peer,
                          to_string(f.status));
   } else {
     f.text = fmt::format(
         "queue {} to PE {} closed: {} (at WQE {} of QP {:#x} of {}, {} published, {} rung)", queue,
-        q.peer, to_string(f.status), e.wqe_index, q.nic.qpn(), nic, q.published, q.rung);
+        q.peer, to_string(f.status), e.wqe_index, q.nic.qpn(), nic, posted_end(q.posted), q.rung);
   }
   return f;
 }

@@ -19,7 +19,7 @@ const DebugField kContextFields[] = {PEAL_DEBUG_FIELD(ContextFields, pe),
 const DebugField kQueueFields[] = {
     {"qpn_shifted", offsetof(SendQueue, nic.qpn_shifted), sizeof(SendQueue::nic.qpn_shifted)},
     PEAL_DEBUG_FIELD(SendQueue, reserved),
-    PEAL_DEBUG_FIELD(SendQueue, published),
+    PEAL_DEBUG_FIELD(SendQueue, posted),
     PEAL_DEBUG_FIELD(SendQueue, rung),
     PEAL_DEBUG_FIELD(SendQueue, completed),
     {"status", offsetof(SendQueue, error) + offsetof(QueueError, status), sizeof(uint32_t)},
@@ -27,9 +27,11 @@ const DebugField kQueueFields[] = {
     {"syndrome", offsetof(SendQueue, error) + offsetof(QueueError, syndrome), sizeof(uint8_t)},
     {}};
 
-// What counts in `reserved`, and how far behind a queue is that has no connection.
-const DebugField kNumbers[] = {
-    {"reserved_count", kReservedCount, 0}, {"unconnected", kUnconnected, 0}, {}};
+// What counts in `reserved` and `posted`, and how far behind a queue is that has no connection.
+const DebugField kNumbers[] = {{"reserved_count", kReservedCount, 0},
+                               {"posted_count", kPostedCount, 0},
+                               {"unconnected", kUnconnected, 0},
+                               {}};
 
 /// By number; the entry behind the last one is the end.
 struct StatusNames {

@@ -61,8 +61,6 @@ std::string what(const WaitRecord::Body& body, int queue, const PlaceOf& place_o
       return of_queue(fmt::format("the completion of WQE {} of", w.number).c_str());
     case WaitKind::kRoom:
       return of_queue("room in");
-    case WaitKind::kTurn:
-      return of_queue("lanes that posted before it to");
     case WaitKind::kLanding:
       return of_queue("a landing cell of");
     case WaitKind::kLink:

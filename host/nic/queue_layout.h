@@ -2,9 +2,10 @@
 //
 // How the memory of one queue is cut up; it lies in a umem and in a memory region as a whole.
 //
-//   [ ring: depth x 64 | completion | doorbell records | device state | landing cells | spare ]
+//   [ ring: depth x 64 | completion | doorbell records | device state | landing cells | spare |
+//     ready: depth x 4 ]
 //
-// Everything beside the ring fits in 4 KiB.
+// What lies between the ring and `ready` fits in 4 KiB.
 #pragma once
 
 #include <array>
@@ -31,7 +32,10 @@ struct QueueMemoryLayout {
   constexpr size_t cq_doorbell() const { return doorbell() + kLine / 2; }  // never written
   constexpr size_t state() const { return doorbell() + kLine; }            // device-visible state
   constexpr size_t landing() const { return state() + kStateBytes; }       // results of fetches
-  constexpr size_t bytes() const { return cqe() + kOverhead; }
+  constexpr size_t ready() const { return cqe() + kOverhead; }             // device/nic/hand_over.h
+  constexpr size_t ready_bytes() const { return size_t{depth} * sizeof(uint32_t); }
+  /// A multiple of 1 KiB, for a NIC's sake.
+  constexpr size_t bytes() const { return ready() + (ready_bytes() + 1023) / 1024 * 1024; }
 
   /// What the completion is before the first one: all ones. Without it the first look at it reads
   /// garbage: zero would be a first completion's counter.
@@ -50,7 +54,7 @@ struct QueueMemoryLayout {
 };
 
 static_assert(QueueMemoryLayout{16}.landing() + QueueMemoryLayout::kLandingBytes <=
-              QueueMemoryLayout{16}.bytes());
+              QueueMemoryLayout{16}.ready());
 // A NIC finds a queue at multiples of a 64th of a host's page (registration.h): 64 KiB at most.
 static_assert(QueueMemoryLayout{16}.cqe() % 1024 == 0 && QueueMemoryLayout{16}.bytes() % 1024 == 0);
 static_assert(QueueMemoryLayout{16}.landing() % QueueMemoryLayout::kLine == 0);

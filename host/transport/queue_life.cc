@@ -85,10 +85,11 @@ QueueUnderTest Queues::under_test(uint32_t index) {
 void Queues::open(uint32_t index) { memory_.store_word(&state(index)->completed, start_); }
 
 bool Queues::broken(uint32_t index) const {
-  uint64_t moving[5];  // reserved, published, last_published, rung, completed
-  memory_.load_words(moving, &state(index)->reserved, 5);
+  uint64_t moving[4];  // reserved, posted, rung, completed
+  memory_.load_words(moving, &state(index)->reserved, 4);
   return memory_.load_word(&state(index)->error.status) != 0 ||
-         moving[1] - moving[4] >= kUnconnected ||
+         is_unconnected(moving[1], moving[3]) ||
+         (moving[0] & kReservedCount) != posted_end(moving[1]) ||
          ends_[index]->state() != nic::QueueState::kReadyToSend;
 }
 
@@ -97,6 +98,7 @@ void Queues::reset(uint32_t index) {
   const auto none = nic::QueueMemoryLayout::no_completion();
   shared().copy_in(shared_base(index) + layout_.cqe(), none.data(), none.size());
   shared().zero(index * stride() + layout_.doorbell(), nic::QueueMemoryLayout::kLine);
+  memory_.zero(index * stride() + layout_.ready(), layout_.ready_bytes());
   renew_landing(index);
   change(index, [this](SendQueue& queue) { start_afresh(queue); });
 }

@@ -99,7 +99,7 @@ SendQueue Queues::failed(uint32_t index) const {
   copy.error.status = memory_.load_word(&queue->error.status);
   if (copy.error.status != 0) {
     memory_.copy_out(&copy, queue, offsetof(SendQueue, reserved));
-    memory_.load_words(&copy.reserved, &queue->reserved, 5);
+    memory_.load_words(&copy.reserved, &queue->reserved, 4);
     memory_.copy_out(&copy.error.wqe_index, &queue->error.wqe_index,
                      sizeof(QueueError) - offsetof(QueueError, wqe_index));
   }
@@ -108,18 +108,18 @@ SendQueue Queues::failed(uint32_t index) const {
 
 Queues::Progress Queues::progress(uint32_t index) const {
   const SendQueue* const queue = state(index);
-  // completed <= rung <= published <= reserved, and so they stay when read from the back.
   static_assert(offsetof(SendQueue, completed) ==
-                offsetof(SendQueue, reserved) + 4 * sizeof(uint64_t));
-  uint64_t moving[5];  // reserved, published, last_published, rung, completed
-  memory_.load_words(moving, &queue->reserved, 5);
+                offsetof(SendQueue, reserved) + 3 * sizeof(uint64_t));
+  uint64_t moving[4];  // reserved, posted, rung, completed
+  memory_.load_words(moving, &queue->reserved, 4);
+  const uint64_t published = posted_end(moving[1]);
   return {.peer = index % n_pes_,
           .qpn = nic::number_of(memory_, &queue->nic),
           .depth = layout_.depth,
           .reserved = moving[0] & kReservedCount,
-          .published = moving[1],
-          .rung = moving[3],
-          .completed = moving[1] - moving[4] >= kUnconnected ? moving[1] : moving[4],
+          .published = published,
+          .rung = moving[2],
+          .completed = is_unconnected(published, moving[3]) ? published : moving[3],
           .status = static_cast<Status>(memory_.load_word(&queue->error.status))};
 }
 
@@ -170,12 +170,11 @@ nic::CarriedMemory Queues::carried_memory(uint32_t index) const {
 }
 
 void Queues::start_afresh(SendQueue& queue) const {
-  queue.published = queue.rung = queue.settled = start_;
+  queue.posted = posted_word(start_, 1);
+  queue.rung = queue.settled = queue.looked = start_;
   queue.reserved = start_ | kUnmarked;
   queue.completed = start_ - kUnconnected;
-  queue.last_published = queue.looked = queue.completed - 1;  // nothing to wait for
   queue.landing_ticket = 0;
-  queue.ring_lock = 0;
   queue.error = {};
 }
 
@@ -198,6 +197,7 @@ void Queues::fill_in(uint32_t index, const QueueWiring& wiring) {
   queue.stop = wiring.stop;
   queue.alarm = wiring.alarm;
   queue.waits = wiring.waits;
+  queue.ready = reinterpret_cast<uint32_t*>(memory_.address() + offset + layout_.ready());
   queue.landing_address = offset + layout_.landing();
   queue.landing_key = known.region.lkey();
   queue.rail = rail(index);

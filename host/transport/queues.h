@@ -132,8 +132,9 @@ class Queues {
   QueueUnderTest under_test(uint32_t index);
   /// Lets kernels use it.
   void open(uint32_t index);
-  /// True when kernels or the NIC have given an open queue up, or when it was never opened again
-  /// after a reset.
+  /// True when kernels or the NIC have given an open queue up, when a kernel ended between
+  /// reserving and handing over, or when it was never opened again after a reset. No kernel may be
+  /// using it.
   bool broken(uint32_t index) const;
   /// Takes a queue back to what it was when it was made, but not connected. Work that was under way
   /// is forgotten. No kernel may be using it; nor later from a Ticket of before.

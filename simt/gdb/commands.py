@@ -151,7 +151,7 @@ With several grids lane N of grid G is G.N."""
 
 def is_unlinked(published, completed, unconnected):
     """Counts are of 64 bits, and wrap: one that was never linked has completed so many less than none."""
-    return (published - completed) % 2**64 >= unconnected
+    return unconnected <= (published - completed) % 2**64 < 2**63
 
 
 class Queues(gdb.Command):
@@ -192,14 +192,15 @@ Counts of 64-byte blocks that kernels reserved, published and rang, and that the
     def queue(self, listed, context, i, queue):
         numbers = listed.types["Number"][1]
         qpn = int.from_bytes(queue.bytes("qpn_shifted"), "big") >> 8
-        unlinked = is_unlinked(queue["published"], queue["completed"], numbers["unconnected"][0])
-        completed = queue["published"] if unlinked else queue["completed"]
+        published = queue["posted"] & numbers["posted_count"][0]
+        unlinked = is_unlinked(published, queue["completed"], numbers["unconnected"][0])
+        completed = published if unlinked else queue["completed"]
         status = listed.name("Status", queue["status"])
         if queue["status"] == 0 and unlinked:
             status = "not linked"
         elif queue["syndrome"] != 0:
             status += f", syndrome {queue['syndrome']:#04x} at {queue['wqe_index']}"
-        counts = (queue["reserved"] & numbers["reserved_count"][0], queue["published"], queue["rung"], completed)
+        counts = (queue["reserved"] & numbers["reserved_count"][0], published, queue["rung"], completed)
         return (str(i // context["n_pes"]), str(i % context["n_pes"]), f"{qpn:#x}", *map(str, counts), status)
 
 

@@ -43,13 +43,18 @@ expect() { # holds|fails CHECK OPTIONS...
   fi
 }
 
-# Two lanes go round the queue three times; three lanes contend for the lock and for room.
-expect holds safety -DLANES=2 -DPOSTS=3 -DDEPTH=2
-expect holds safety -DLANES=3 -DPOSTS=1 -DDEPTH=2
+# Two lanes go round the queue twice; three lanes contend for who rings and for room; a batch stays open.
+expect holds safety -DLANES=3 -DPOSTS=1 -DDEPTH=2 -DSURE_BELL
 expect holds progress -DLANES=2 -DPOSTS=2 -DDEPTH=2
-expect fails safety -DLANES=2 -DPOSTS=3 -DDEPTH=2 -DNO_ROOM_CHECK
-expect fails safety -DLANES=2 -DPOSTS=3 -DDEPTH=2 -DNO_ORDER
+expect holds progress -DLANES=2 -DPOSTS=2 -DDEPTH=2 -DLATER -DSURE_BELL
+expect fails safety -DLANES=2 -DPOSTS=2 -DDEPTH=2 -DNO_ROOM_CHECK
+expect fails safety -DLANES=2 -DPOSTS=2 -DDEPTH=2 -DNO_ORDER
+expect fails progress -DLANES=2 -DPOSTS=2 -DDEPTH=2 -DCLEAR_LATE -DSURE_BELL
+expect fails safety -DLANES=2 -DPOSTS=2 -DDEPTH=4 -DQUIET_OF_PUBLISHED
 expect fails progress -DLANES=2 -DPOSTS=2 -DDEPTH=4 -DNO_SECOND_LOOK
+expect fails progress -DLANES=2 -DPOSTS=2 -DDEPTH=4 -DWANTED_LATE
+expect fails progress -DLANES=2 -DPOSTS=2 -DDEPTH=4 -DREADY_LATE
+expect fails progress -DLANES=2 -DPOSTS=2 -DDEPTH=4 -DNONE_LEFT
 expect fails progress -DLANES=2 -DPOSTS=2 -DDEPTH=2 -DNO_SECOND_BELL
 expect fails progress -DLANES=2 -DPOSTS=1 -DDEPTH=2 -DNO_RING
 
@@ -60,4 +65,5 @@ expect holds progress -DLANES=2 -DPOSTS=2
 expect fails safety -DLANES=2 -DPOSTS=2 -DNO_WAIT
 expect fails safety -DLANES=2 -DPOSTS=2 -DNO_EXCHANGE
 expect fails safety -DLANES=3 -DPOSTS=2 -DMARK_LATE
+expect fails safety -DLANES=2 -DPOSTS=2 -DQUIET_OF_PUBLISHED
 exit $failed

@@ -6,11 +6,12 @@
  *   safety    a quiet covers what its lane posted before, marked or not
  *   progress  every lane finishes: who marks does not wait for ever
  *
- * Work is complete when the NIC says so, at any time after it was published. Reservation, flags and exchange are one
+ * Work is published in order, by anybody, and complete when the NIC says so, at any time after that. Reservation, flags and exchange are one
  * word, so each of their steps is atomic. Memory is sequentially consistent: weaker memory is the simulator's business.
  */
 /* LANES and POSTS of each are given on the command line. */
 byte reserved, published, completed;
+bit written[LANES * POSTS]; /* by those who have left it to others to publish: hand_over.h */
 bit unmarked = 1; /* flags of `reserved` */
 bit unmarking;
 bit mark;
@@ -30,7 +31,7 @@ inline post() {
 #else
   if :: flagged -> set_mark(); unmarked = 0 :: else fi;
 #endif
-  published == mine -> published = mine + 1;
+  written[mine] = 1;
 #ifdef MARK_LATE
   if :: flagged -> set_mark() :: else fi
 #else
@@ -38,7 +39,7 @@ inline post() {
 #endif
 }
 
-/* All that is published is complete: unless somebody has reserved since, the mark goes off. */
+/* All that is reserved is published and complete: unless somebody has reserved since, the mark goes off. */
 inline unmark() {
   seen = published;
   if
@@ -57,7 +58,11 @@ inline quiet() {
   if
   :: !mark
   :: mark ->
+#ifdef QUIET_OF_PUBLISHED
      seen = published;
+#else
+     seen = reserved;
+#endif
      completed >= seen;
      if :: unmark() :: skip fi
   fi
@@ -85,6 +90,7 @@ active proctype nic() {
 end:
   do
   :: completed < published -> completed++
+  :: atomic { published < LANES * POSTS && written[published] -> published++ } /* by who rings */
   od
 }
 

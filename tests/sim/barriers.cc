@@ -214,12 +214,11 @@ constexpr size_t kTold = kFlags + 512;
 constexpr size_t kBack = 512;
 
 /// Posts without waiting, and leaves the waiting to the lane that it tells.
-void post_and_tell(Job& job, uint32_t pair, simt::Random& random) {
+void post_and_tell(Job& job, uint32_t pair, int to, simt::Random& random) {
   const Context ctx = job.context<Reach::kGpu>(0);
   auto* const source = job.at<uint64_t>(0, kSource, pair * kSlotWords);
   auto* const target = job.at<uint64_t>(0, kTarget, pair * kSlotWords);
   auto* const back = job.at<uint64_t>(0, kBack, pair * kSlotWords);
-  const int to = 1 + static_cast<int>(pair % 2);
   for (uint32_t round = 1; round <= kMarkRounds; ++round) {
     write_words(source, kSlotWords, 0, pair, round);
     must(put_nbi(ctx, target, source, kSlotWords, to).status, "put_nbi");
@@ -258,12 +257,15 @@ void quiet_marks(simt::Simulation& sim) {
   options.n_pes = 3;
   options.queues_per_peer = 1 + sim.random().below(2);
   options.settle = sim.random().one_in(4);
+  const bool share = sim.random().one_in(2);  // one queue
+  if (share) options.queues_per_peer = 1;
   Job job(sim, options);
-  const uint32_t pairs = 1 + sim.random().below(2);
+  const uint32_t pairs = share ? 2 + sim.random().below(2) : 1 + sim.random().below(2);
   const uint32_t sweepers = 2 + sim.random().below(3);
-  job.launch(0, {2 * pairs + sweepers, 1}, [&job, &sim, pairs] {
+  job.launch(0, {2 * pairs + sweepers, 1}, [&job, &sim, pairs, share] {
     const uint32_t me = block_in_grid();
-    if (me < pairs) return post_and_tell(job, me, sim.random());
+    const int to = share ? 1 : 1 + static_cast<int>(me % 2);
+    if (me < pairs) return post_and_tell(job, me, to, sim.random());
     if (me < 2 * pairs) return drain_for(job, me - pairs, sim.random());
     const Context ctx = job.context<Reach::kGpu>(0);
     for (int turn = 0; turn < 30; ++turn) must(quiet(ctx), "quiet of a sweeper");

@@ -46,6 +46,7 @@ struct Job::Pe {
   uint32_t* stop = nullptr;
   uint64_t* uar = nullptr;
   std::byte* rings = nullptr;
+  uint32_t* ready = nullptr;
   mlx5::Cqe* cqes = nullptr;
   mlx5::DoorbellRecord* records = nullptr;
   std::vector<const NicKey*> rkeys;
@@ -215,6 +216,8 @@ void Job::make_pe(int number) {
         static_cast<std::byte*>(memory.allocate(used * kLandingBytes, "landing cells" + of));
     pe.rings = static_cast<std::byte*>(
         memory.allocate(used * options_.depth * mlx5::kWqebbBytes, "rings" + of));
+    pe.ready = static_cast<uint32_t*>(
+        memory.allocate(used * options_.depth * sizeof(uint32_t), "ready" + of));
     pe.cqes = static_cast<mlx5::Cqe*>(memory.allocate(total * 64, "completions" + of));
     pe.records = static_cast<mlx5::DoorbellRecord*>(
         memory.allocate(total * sizeof(mlx5::DoorbellRecord), "doorbell records" + of));
@@ -268,9 +271,9 @@ void Job::make_queue(Pe& pe, uint32_t index) {
   SendQueue& q = pe.queues[index];
   q.stop = pe.stop;
   q.timeout_ns = options_.timeout_ns;
-  q.published = q.rung = q.completed = q.settled = options_.start;
+  q.rung = q.completed = q.settled = q.looked = options_.start;
+  q.posted = posted_word(options_.start, 1);
   q.reserved = options_.start | kUnmarked;
-  q.last_published = q.looked = options_.start - 1;
   const auto n = static_cast<uint32_t>(options_.n_pes);
   q.peer = index % n;
   const uint32_t mark = mark_index(index / n, q.peer, n, options_.owned);
@@ -285,6 +288,7 @@ void Job::make_queue(Pe& pe, uint32_t index) {
   q.nic.doorbell = pe.uar;
   q.nic.cqe = &pe.cqes[index];
   std::memset(static_cast<void*>(q.nic.cqe), 0xff, sizeof(mlx5::Cqe));
+  q.ready = pe.ready + place * options_.depth;
   q.landing = reinterpret_cast<LandingCell*>(pe.landing + place * kLandingBytes);
   q.landing_address = place * kLandingBytes;
   q.landing_key = mlx5::key(kQueueKey);

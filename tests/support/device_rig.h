@@ -46,6 +46,7 @@ class QueueRig {
   QueueRig(const RigOptions& options, uint32_t peer, uint32_t number, const uint32_t* stop)
       : blocks_(options.depth),
         landing_(kLandingCells + 1),
+        ready_(options.depth),
         nic_({.blocks = reinterpret_cast<const uint8_t*>(blocks_.data()),
               .depth = options.depth,
               .record = &record_.send.raw,
@@ -66,8 +67,10 @@ class QueueRig {
     queue.nic.qpn_shifted = Be32{(0xABC000 + number) << 8};
     queue.peer = peer;
     queue.timeout_ns = options.timeout_ns;
-    queue.reserved = queue.published = queue.rung = queue.completed = queue.settled = options.start;
-    queue.last_published = options.start - 1;
+    queue.reserved = queue.rung = queue.completed = queue.settled = options.start;
+    queue.posted = posted_word(options.start, 1);
+    queue.looked = options.start - 1;
+    queue.ready = ready_.data();
     nic_.know(0x77000000 + number, reinterpret_cast<std::byte*>(landing_.data()) - kLandingAddress);
   }
   QueueRig(const QueueRig&) = delete;
@@ -90,6 +93,7 @@ class QueueRig {
   mlx5::DoorbellRecord record_{};
   mlx5::Cqe cqe_{};
   std::vector<LandingCell> landing_;
+  std::vector<uint32_t> ready_;
   FakeNic nic_;
 };
 

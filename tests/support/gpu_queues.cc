@@ -56,7 +56,7 @@ std::vector<SendQueue> GpuQueues::describe() const {
     queue.landing_key = landing_.lkey();
     queue.mask = options_.depth - 1;
     queue.nic.qpn_shifted = Be32{pairs_[i].number() << 8};
-    queue.last_published = ~uint64_t{0};
+    queue.ready = reinterpret_cast<uint32_t*>(base + layout.ready());
   }
   return queues;
 }

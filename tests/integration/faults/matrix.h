@@ -168,7 +168,7 @@ class Matrix {
   std::string cell(const Column& column, const Row& row) {
     auto owned = std::make_unique<Owned>(context(deadline(column, row)));
     lay_out();
-    const uint64_t first = queue(*owned, 1).published;
+    const uint64_t first = posted_end(queue(*owned, 1).posted);
     if (me_ == column.nic) inject(column, queue(*owned, 1).nic.qpn());
     pe_.barrier();
     char letters[3] = {'-', '-', '-'};
@@ -219,7 +219,7 @@ class Matrix {
     EXPECT_FALSE(row.one_request()) << failure.text;
     EXPECT_EQ(failure.syndrome, 0x05) << failure.text;
     EXPECT_GE(failure.wqe_index, first) << failure.text;
-    EXPECT_LT(failure.wqe_index, q.published) << failure.text;
+    EXPECT_LT(failure.wqe_index, posted_end(q.posted)) << failure.text;
   }
 
   /// The fault is over: what it held up ends, and the row works, on the same context if that has

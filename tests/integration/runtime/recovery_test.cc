@@ -114,11 +114,12 @@ TEST(Recovery, WorksAgainAndAgainFromEveryPe) {
   });
 }
 
-PEAL_KERNEL hold_a_slot(Context ctx, int pe) {
+/// Reserves blocks that are never handed over.
+PEAL_KERNEL hold_slots(Context ctx, int pe, uint32_t blocks) {
   auto* const queue =
       reinterpret_cast<SendQueue*>(ctx.queues + static_cast<uint64_t>(pe) * ctx.queue_stride);
   uint64_t at = 0;
-  static_cast<void>(nic::reserve<Reach::kGpu>(*queue, 1, &at));
+  static_cast<void>(nic::reserve<Reach::kGpu>(*queue, blocks, &at));
 }
 PEAL_KERNEL post_one(Status* ended, Context ctx, uint64_t* word, int pe) {
   *ended = p(ctx, word, 7, pe);
@@ -133,7 +134,7 @@ TEST(Recovery, OpensAQueueThatATimeoutHasClosed) {
         const ContextOptions patient{.timeout = std::chrono::seconds(20)};
         const auto ctx = pe.make_context(patient);
         if (pe.my_pe() == 1) {
-          launch({}, hold_a_slot, pe.context(), 2).wait();
+          launch({}, hold_slots, pe.context(), 2, pe.config().queue_depth).wait();
           Status ended = Status::kOk;
           launch({}, post_one, &ended, pe.context(), words, 2).wait();
           EXPECT_EQ(ended, Status::kTimeout);
@@ -145,6 +146,34 @@ TEST(Recovery, OpensAQueueThatATimeoutHasClosed) {
         launch({}, post_one, &ended, pe.context(), words, 2).wait();
         EXPECT_EQ(ended, Status::kOk);
         pe.check();
+        all_is_well(pe, ctx.value(), words);
+      },
+      config);
+}
+
+PEAL_KERNEL quiet_once(Status* ended, Context ctx) { *ended = quiet(ctx); }
+
+/// A kernel was cut off between reserving and handing over: nothing behind it is ever rung, though
+/// no error says so.
+TEST(Recovery, FreesAQueueOfWhatWasNeverHandedOver) {
+  Config config = small_config();
+  config.timeout = std::chrono::milliseconds(20);
+  config.connect = ConnectKind::kEager;  // which 20 ms may be too short for
+  on_pes(
+      [](Runtime& pe, uint64_t* words, uint64_t*) {
+        const ContextOptions patient{.timeout = std::chrono::seconds(20)};
+        const auto ctx = pe.make_context(patient);
+        Status ended = Status::kOk;
+        if (pe.my_pe() == 1) {
+          launch({}, hold_slots, pe.context(), 2, 1u).wait();
+          launch({}, post_one, &ended, pe.context(), words, 2).wait();
+          EXPECT_EQ(ended, Status::kOk) << "a post waits for nobody";
+          launch({}, quiet_once, &ended, pe.context()).wait();
+          EXPECT_EQ(ended, Status::kTimeout);
+        }
+        EXPECT_EQ(pe.recover(), pe.my_pe() == 0 ? 0u : 1u);
+        launch({}, post_one, &ended, pe.context(), words, 2).wait();
+        EXPECT_EQ(ended, Status::kOk);
         all_is_well(pe, ctx.value(), words);
       },
       config);

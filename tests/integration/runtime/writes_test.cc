@@ -37,7 +37,7 @@ std::vector<int> opcodes(const Runtime& pe, int peer) {
   const auto* const q = reinterpret_cast<const SendQueue*>(
       ctx.queues + static_cast<uint64_t>(peer) * ctx.queue_stride);
   std::vector<int> all;
-  for (uint64_t i = pe.config().self_test ? kSelfTestBlocks : 0; i < q->published; ++i) {
+  for (uint64_t i = pe.config().self_test ? kSelfTestBlocks : 0; i < posted_end(q->posted); ++i) {
     const auto* const control =
         reinterpret_cast<const mlx5::ControlSegment*>(q->nic.block(i, q->mask));
     all.push_back(static_cast<int>(control->opmod_idx_opcode.host() & 0xff));

@@ -39,7 +39,7 @@ TEST(Batch, TheNicHearsNothingBeforeItRings) {
         Status::kOk);
     EXPECT_EQ(rig.step_all(), 0u);
   }
-  EXPECT_EQ(rig.queue(1).published, 5u);
+  EXPECT_EQ(posted_end(rig.queue(1).posted), 5u);
   EXPECT_EQ(rig.queue(1).rung, 0u);
   EXPECT_EQ(rig.rig(1).doorbell, 0u);
   batch.ring();
@@ -246,7 +246,7 @@ TEST(Batch, TellsWhatIsWrongAtTheCall) {
       batch.put_signal_nbi(mine.data(), mine.data(), 1, Signal::set(rig.local<uint64_t>(0), 1, 1))
           .status,
       Status::kNotSymmetric);
-  EXPECT_EQ(rig.queue(1).published, 0u);
+  EXPECT_EQ(posted_end(rig.queue(1).posted), 0u);
 }
 
 TEST(Batch, OnAQueueInErrorSaysSo) {

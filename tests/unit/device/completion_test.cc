@@ -49,7 +49,10 @@ class CompletionQueue {
                  0};
     rig.nic().write_cqe(wqe, opcode, syndrome, vendor);
   }
-  void post_up_to(uint64_t index) { q.reserved = q.published = q.rung = index; }
+  void post_up_to(uint64_t index) {
+    q.reserved = q.rung = index;
+    q.posted = posted_word(index, 1);
+  }
 
   uint32_t stop = 0;
   QueueRig rig;
@@ -110,7 +113,7 @@ TEST(Completion, CountsRunOnReservedButUnrungWork) {
   CompletionQueue cq;
   cq.post_up_to(10);
   cq.q.reserved = 120;
-  cq.q.published = 90;
+  cq.q.posted = posted_word(90, 1);
   cq.complete(9);
   poll<kReach>(cq.q);
   EXPECT_EQ(cq.q.completed, 10u);
@@ -238,7 +241,7 @@ TEST(Completion, OneOfManyObserversWritesTheWholeRecord) {
 TEST(Completion, ClosingAQueueKeepsWhyAndWhere) {
   CompletionQueue cq;
   cq.q.completed = 17;
-  EXPECT_EQ(close_queue<kReach>(cq.q, SpinEnd::kTimedOut), Status::kTimeout);
+  EXPECT_EQ((close_queue<kReach, WaitKind::kRoom>(cq.q, SpinEnd::kTimedOut)), Status::kTimeout);
   EXPECT_EQ(queue_status<kReach>(cq.q), Status::kTimeout);
   EXPECT_EQ(cq.q.error.wqe_index, 17u);
 }
@@ -246,7 +249,7 @@ TEST(Completion, ClosingAQueueKeepsWhyAndWhere) {
 TEST(Completion, ClosingForTheStopWordKeepsTheStopWord) {
   CompletionQueue cq;
   cq.stop = static_cast<uint32_t>(Status::kPeerLost);
-  EXPECT_EQ(close_queue<kReach>(cq.q, SpinEnd::kStopped), Status::kPeerLost);
+  EXPECT_EQ((close_queue<kReach, WaitKind::kRoom>(cq.q, SpinEnd::kStopped)), Status::kPeerLost);
   EXPECT_EQ(queue_status<kReach>(cq.q), Status::kPeerLost);
 }
 
@@ -255,7 +258,7 @@ TEST(Completion, ClosingABrokenQueueReportsWhatBrokeIt) {
   cq.post_up_to(1);
   cq.complete(0, CqeOpcode::kRequesterError, 0x14);
   poll<kReach>(cq.q);
-  EXPECT_EQ(close_queue<kReach>(cq.q, SpinEnd::kTimedOut), Status::kQueueError);
+  EXPECT_EQ((close_queue<kReach, WaitKind::kRoom>(cq.q, SpinEnd::kTimedOut)), Status::kQueueError);
 }
 
 // A lane reads the CQE, is held up, and goes on after 65536 other WQEs came and went: the counter

@@ -26,7 +26,7 @@ void settle_down(const BasicContext<R>& ctx) {
 }
 
 /// A queue that quiet waits for in vain, if it looks.
-void make_look_busy(SendQueue& q) { ++q.last_published; }
+void make_look_busy(SendQueue& q) { ++q.reserved; }
 
 template <class T>
 class Marks : public ::testing::Test {};
@@ -140,8 +140,8 @@ TEST(Mark, AQueueThatIsNotSettledKeepsItsMark) {
   DeviceRig rig({.settle = true});
   rig.context();
   SendQueue& q = rig.queue(1);
-  q.reserved = q.published = q.rung = q.completed = 3;
-  q.last_published = 2;
+  q.reserved = q.rung = q.completed = 3;
+  q.posted = posted_word(3, 1);
   q.settled = 2;
   nic::unmark<Reach::kGpu>(q, true);
   EXPECT_TRUE(rig.marked(1));

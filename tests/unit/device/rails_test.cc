@@ -192,7 +192,8 @@ TEST(Rails, AFenceWaitsWhereOneQueueIsNotTheOnlyWay) {
 TEST(Rails, QuietPassesOverPeersThatWereGivenUp) {
   DeviceRig rig({.queues_per_peer = 2, .rails = 2});
   rig.queue(1, 1).error.status = static_cast<uint32_t>(Status::kPeerMasked);
-  rig.queue(1, 1).published = rig.queue(1, 1).reserved = 7;
+  rig.queue(1, 1).reserved = 7;
+  rig.queue(1, 1).posted = posted_word(7, 1);
   EXPECT_EQ(run_as_block(rig, 0, [](const Context& ctx, std::byte*) { return quiet(ctx); }),
             Status::kOk);
   EXPECT_EQ(opcodes(rig, 1), (Ops{}));

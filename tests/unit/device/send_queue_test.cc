@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The send queue on its own: reserve, write, publish, ring, wait. kPostedBeforeRing,
-// kRecordBeforeSecondDoorbell, kDoneBeforeReuse, kRungBeforePoll, kPublishedBeforeUnlock.
+// The send queue on its own: reserve, write, hand over, ring, wait. kPostedBeforeRing,
+// kRecordBeforeSecondDoorbell, kDoneBeforeReuse, kRungBeforePoll, kReadyBeforeWanted.
 //
 // The fake NIC complains of everything a real one would trip over: a doorbell record that goes
 // back, a slot whose WQE has another index, a WQE half announced.
@@ -39,15 +39,14 @@ void write(const SendQueue& q, uint64_t index, const Request& request) {
   Model::write(q.nic, q.mask, index, request, true);
 }
 
-/// A NOP with a completion, all four steps.
+/// A NOP with a completion, all three steps.
 template <Reach R>
 Status post_nop(SendQueue& q) {
   uint64_t at = 0;
   Status status = reserve<R>(q, 1, &at);
   if (status != Status::kOk) return status;
   write(q, at, mlx5::Nop{});
-  status = publish<R>(q, {.first = at, .blocks = 1, .last = at});
-  ring<R>(q);
+  hand_over<R, true>(q, {.first = at, .blocks = 1, .last = at});
   return status;
 }
 
@@ -58,9 +57,8 @@ Status post_value(SendQueue& q, uint32_t value, uint64_t* at) {
   if (status != Status::kOk) return status;
   const uint32_t payload[3] = {value, 0, 0};
   write(q, *at, write_inline(kNowhere, payload, 4));
-  const Status handed = publish<R>(q, {.first = *at, .blocks = 1, .last = *at});
-  ring<R>(q);
-  return handed;
+  hand_over<R, true>(q, {.first = *at, .blocks = 1, .last = *at});
+  return Status::kOk;
 }
 
 /// A masked swap, which takes two blocks, reserved and published.
@@ -69,7 +67,7 @@ uint64_t post_two_blocks(SendQueue& q) {
   uint64_t at = 0;
   EXPECT_EQ(reserve<R>(q, 2, &at), Status::kOk);
   write(q, at, Atomic<Update::kSwap, uint64_t>{kNowhere, {0x99, mlx5::key(0x5555)}, 3});
-  EXPECT_EQ(publish<R>(q, {.first = at, .blocks = 2, .last = at}), Status::kOk);
+  publish<R>(q, {.first = at, .blocks = 2, .last = at});
   return at;
 }
 
@@ -102,7 +100,7 @@ TYPED_TEST(SendQueueOf, TellsTheNicNothingBeforeTheRing) {
   uint64_t at = 0;
   ASSERT_EQ(reserve<kReach>(queue.queue, 1, &at), Status::kOk);
   write(queue.queue, at, mlx5::Nop{});
-  ASSERT_EQ(publish<kReach>(queue.queue, {.first = at, .blocks = 1, .last = at}), Status::kOk);
+  publish<kReach>(queue.queue, {.first = at, .blocks = 1, .last = at});
   EXPECT_EQ(queue.record(), 0u);
   EXPECT_EQ(queue.doorbell, 0u);
   ring<kReach>(queue.queue);
@@ -114,10 +112,9 @@ TYPED_TEST(SendQueueOf, PublishingNamesTheLastWqeOfTheBatch) {
   Queue queue;
   uint64_t at = 0;
   ASSERT_EQ(reserve<TypeParam::kReach>(queue.queue, 5, &at), Status::kOk);
-  ASSERT_EQ(publish<TypeParam::kReach>(queue.queue, {.first = 0, .blocks = 5, .last = 3}),
-            Status::kOk);
-  EXPECT_EQ(queue.queue.published, 5u);
-  EXPECT_EQ(queue.queue.last_published, 3u);
+  publish<TypeParam::kReach>(queue.queue, {.first = 0, .blocks = 5, .last = 3});
+  EXPECT_EQ(posted_end(queue.queue.posted), 5u);
+  EXPECT_EQ(posted_last(queue.queue.posted), 3u);
 }
 
 TYPED_TEST(SendQueueOf, AWqeOfTwoBlocksContinuesAtBlockZero) {
@@ -346,7 +343,7 @@ TEST(SendQueue, OneLaneOwnsIt) {
 
 struct Overtaking {
   SendQueue* q;
-  uint64_t published_early;
+  uint32_t told_early;
   Status status[2];
 };
 
@@ -357,59 +354,74 @@ PEAL_KERNEL overtake(Overtaking* out) {
   if (me == 0) out->status[0] = reserve<Reach::kGpu>(q, 1, &at);
   __syncthreads();
   if (me == 1) {
-    out->status[1] = reserve<Reach::kGpu>(q, 1, &at);
-    if (out->status[1] != Status::kOk) return;
-    out->status[1] = publish<Reach::kGpu>(q, {.first = at, .blocks = 1, .last = at});
-  } else {
-    for (int turn = 0; turn < 200; ++turn) relax();  // time for the other to overtake
-    out->published_early = load_acquire<Reach::kGpu>(&q.published);
-    out->status[0] = publish<Reach::kGpu>(q, {.first = at, .blocks = 1, .last = at});
+    out->status[1] = post_nop<Reach::kGpu>(q);
+    out->told_early = q.nic.doorbell_record->send.host();
+  }
+  __syncthreads();  // the other has posted, and gone on
+  if (me == 0) {
+    write(q, at, mlx5::Nop{});
+    hand_over<Reach::kGpu, true>(q, {.first = at, .blocks = 1, .last = at});
   }
 }
 
-TEST(SendQueue, PublishesInReservationOrder) {
+TEST(SendQueue, NobodyWaitsForThoseAheadAndTheyRingForAll) {
   Queue queue;
   Overtaking out{&queue.queue, 99, {Status::kCount, Status::kCount}};
   launch({.blocks = 1, .threads = 2}, overtake, &out).wait();
-  EXPECT_EQ(out.published_early, 0u);
+  EXPECT_EQ(out.told_early, 0u) << "the NIC would execute what nobody has written";
   EXPECT_EQ(out.status[0], Status::kOk);
   EXPECT_EQ(out.status[1], Status::kOk);
-  EXPECT_EQ(queue.queue.published, 2u);
-  EXPECT_EQ(queue.queue.last_published, 1u);
+  EXPECT_EQ(queue.record(), 2u);
+  EXPECT_EQ(queue.queue.posted, posted_word(2, 1)) << "and nothing is left to do";
 }
 
-// A reservation that nobody hands over: everybody behind it must get away.
+// A reservation that is handed over late, or never.
 class SendQueueHole : public ::testing::Test {
  protected:
-  Status publish_behind_hole(Queue& queue) {
+  uint64_t post_behind_hole(Queue& queue) {
     uint64_t hole = 0;
-    uint64_t at = 0;
     EXPECT_EQ(reserve<Reach::kGpu>(queue.queue, 1, &hole), Status::kOk);
-    EXPECT_EQ(reserve<Reach::kGpu>(queue.queue, 1, &at), Status::kOk);
-    return publish<Reach::kGpu>(queue.queue, {.first = at, .blocks = 1, .last = at});
+    EXPECT_EQ(post_nop<Reach::kGpu>(queue.queue), Status::kOk);
+    return hole;
+  }
+  /// The hole filled without a doorbell, as a batch does.
+  void fill_hole(Queue& queue, uint64_t hole) {
+    write(queue.queue, hole, mlx5::Nop{});
+    publish<Reach::kGpu>(queue.queue, {.first = hole, .blocks = 1, .last = hole});
   }
 };
 
-TEST_F(SendQueueHole, EndsInATimeoutThatClosesTheQueue) {
+TEST_F(SendQueueHole, QuietWaitsForIt) {
   Queue queue({.timeout_ns = kMillisecond});
-  EXPECT_EQ(publish_behind_hole(queue), Status::kTimeout);
-  EXPECT_EQ(queue_status<Reach::kGpu>(queue.queue), Status::kTimeout);
-  EXPECT_EQ(queue.queue.published, 0u);
+  const uint64_t hole = post_behind_hole(queue);
+  EXPECT_EQ(queue.record(), 0u);
+  EXPECT_EQ(drain<Reach::kGpu>(queue.queue), Status::kTimeout);
+  EXPECT_EQ(queue_status<Reach::kGpu>(queue.queue), Status::kOk) << "the wait may be repeated";
+  fill_hole(queue, hole);
+  queue.nic().step();
+  EXPECT_EQ(drain<Reach::kGpu>(queue.queue), Status::kOk);
+  EXPECT_EQ(queue.nic().complaints(), "");
+}
+
+// Else what is posted behind an open batch's request waits for as long as the batch is open.
+TEST_F(SendQueueHole, WhoFillsItRingsForThoseBehindEvenInABatch) {
+  Queue queue;
+  fill_hole(queue, post_behind_hole(queue));
+  EXPECT_EQ(queue.record(), 2u);
 }
 
 TEST_F(SendQueueHole, EndsWithTheStopWord) {
   Queue queue;
+  post_behind_hole(queue);
   queue.stop = static_cast<uint32_t>(Status::kAborted);
-  EXPECT_EQ(publish_behind_hole(queue), Status::kAborted);
+  EXPECT_EQ(drain<Reach::kGpu>(queue.queue), Status::kAborted);
 }
 
 TEST_F(SendQueueHole, EndsWithTheQueuesOwnError) {
   Queue queue;
-  uint64_t at = 0;
-  ASSERT_EQ(reserve<Reach::kGpu>(queue.queue, 2, &at), Status::kOk);
+  post_behind_hole(queue);
   latch_error<Reach::kGpu>(queue.queue, Status::kQueueError, {});
-  EXPECT_EQ(publish<Reach::kGpu>(queue.queue, {.first = 1, .blocks = 1, .last = 1}),
-            Status::kQueueError);
+  EXPECT_EQ(drain<Reach::kGpu>(queue.queue), Status::kQueueError);
 }
 
 TEST(SendQueue, RingingWithNothingNewTouchesNoRegister) {
@@ -418,17 +430,21 @@ TEST(SendQueue, RingingWithNothingNewTouchesNoRegister) {
   queue.doorbell = 0;
   ring<Reach::kGpu>(queue.queue);
   EXPECT_EQ(queue.doorbell, 0u);
-  EXPECT_EQ(queue.queue.ring_lock, 0u);
+  EXPECT_EQ(queue.queue.posted, posted_word(1, 1));
 }
 
-TEST(SendQueue, WhoFindsTheRingLockTakenLeaves) {
+TEST(SendQueue, WhoFindsSomebodyRingingLeavesAndIsRungFor) {
   Queue queue;
-  queue.queue.ring_lock = 1;
+  queue.queue.posted |= kRinging;
+  uint64_t at = 0;
   ASSERT_EQ(post_nop<Reach::kGpu>(queue.queue), Status::kOk);
-  EXPECT_EQ(queue.record(), 0u) << "the holder rings, not we";
-  queue.queue.ring_lock = 0;
-  ring<Reach::kGpu>(queue.queue);
-  EXPECT_EQ(queue.record(), 1u);
+  EXPECT_EQ(reserve<Reach::kGpu>(queue.queue, 3, &at), Status::kOk);
+  hand_over<Reach::kGpu, true>(queue.queue, {.first = at, .blocks = 3, .last = at + 1});
+  EXPECT_EQ(queue.record(), 0u) << "who has the word rings, not we";
+  EXPECT_EQ(queue.queue.posted, posted_word(0, 1) | kRinging | kWanted);
+  ring_for_all<Reach::kGpu>(queue.queue, posted_word(0, 1));
+  EXPECT_EQ(queue.record(), 4u);
+  EXPECT_EQ(queue.queue.posted, posted_word(4, 2));
 }
 
 // Each thread waits for its own WQE before the next, so one lost doorbell stops everything.

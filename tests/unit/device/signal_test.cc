@@ -289,7 +289,7 @@ TEST(PutSignal, WithNothingToSendNeedsNoDestination) {
   EXPECT_EQ(
       put_signal(rig.context(), const_cast<int*>(nowhere), nowhere, 0, Signal::set(flag, 5, 1)),
       Status::kOk);
-  EXPECT_EQ(rig.queue(1).published, 1u);
+  EXPECT_EQ(posted_end(rig.queue(1).posted), 1u);
   EXPECT_EQ(rig.usage().status, 0u);
 }
 

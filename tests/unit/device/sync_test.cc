@@ -176,7 +176,7 @@ PEAL_KERNEL quiet_behind_a_slow_lane(Context ctx, std::byte* heap, HeldUp* out) 
   if (me < 32) {
     (void)p(ctx, reinterpret_cast<uint32_t*>(heap) + me, me, 1);
     (void)quiet(ctx);
-    out->covered_by_quiet[me] = load_acquire<Reach::kGpu>(&q.published);
+    out->covered_by_quiet[me] = posted_end(load_acquire<Reach::kGpu>(&q.posted));
   } else {
     for (int turn = 0; turn < 500; ++turn) relax();
     nic::Model::write(q.nic, q.mask, out->hole, mlx5::Nop{}, true);

@@ -143,7 +143,7 @@ TEST(Tile, ARangeThatDoesNotFitIsRefusedAsAWhole) {
   EXPECT_EQ(put(ctx, thread, end - 49, source, tile, 1), Status::kNotSymmetric);
   EXPECT_EQ(rig.usage().address, reinterpret_cast<uint64_t>(end - 49));
   EXPECT_EQ(rig.usage().bytes, 200u);
-  EXPECT_EQ(rig.queue(1).published, 4u);
+  EXPECT_EQ(posted_end(rig.queue(1).posted), 4u);
 }
 
 TEST(Tile, BackwardsItsLowestRowCounts) {

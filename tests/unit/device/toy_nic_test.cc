@@ -30,7 +30,9 @@ struct Options {
 /// One queue, the memories at both of its ends, and the NIC.
 struct Toy {
   explicit Toy(const Options& options = {})
-      : blocks(options.depth), nic(blocks.data(), options.depth, options.start) {
+      : blocks(options.depth),
+        ready(options.depth),
+        nic(blocks.data(), options.depth, options.start) {
     queue.nic = {blocks.data(), nic.reg(), nic.complete(), nic.syndrome()};
     queue.mask = options.depth - 1;
     queue.landing = cells.data();
@@ -38,8 +40,9 @@ struct Toy {
     queue.stop = &stop;
     queue.peer = 1;
     queue.timeout_ns = options.timeout_ns;
-    queue.reserved = queue.published = queue.rung = queue.completed = queue.settled = options.start;
-    queue.last_published = options.start - 1;
+    queue.reserved = queue.rung = queue.completed = queue.settled = options.start;
+    queue.posted = posted_word(options.start, 1);
+    queue.ready = ready.data();
     nic.know(kThere, there.data());
     nic.know(kHere, here.data());
     nic.know(kCells, cells.data());
@@ -53,6 +56,7 @@ struct Toy {
   }
 
   std::vector<ToyBlock> blocks;
+  std::vector<uint32_t> ready;
   ToyNic nic;
   ToyQueue queue{};
   uint32_t stop = 0;
@@ -222,7 +226,7 @@ TEST(ToyNic, RequestsGoRoundTheEndOfTheRing) {
     ASSERT_EQ(toy.there[2], i);
   }
   EXPECT_EQ(std::memcmp(&toy.there[0], words, 12), 0);
-  EXPECT_EQ(toy.queue.published, 7u + 300u);
+  EXPECT_EQ(posted_end(toy.queue.posted), 7u + 300u);
 }
 
 TEST(ToyNic, TheFirstErrorIsLatchedAndEndsEveryWait) {

@@ -41,16 +41,16 @@ TEST(QueuePlan, AddsUpTheContexts) {
   QueuePlan plan = small_nic();
   plan.add(shape(4, 1024), 8);
   EXPECT_EQ(plan.queues, 32u);
-  EXPECT_EQ(plan.bytes, 32u * (65536 + 4096));
+  EXPECT_EQ(plan.bytes, 32u * (65536 + 2 * 4096));
   plan.add(shape(1, 128), 8);
   EXPECT_EQ(plan.contexts, 2u);
   EXPECT_EQ(plan.queues, 40u);
-  EXPECT_EQ(plan.bytes, 32u * (65536 + 4096) + 8u * (8192 + 4096));
+  EXPECT_EQ(plan.bytes, 32u * (65536 + 2 * 4096) + 8u * (8192 + 4096 + 1024));
   EXPECT_EQ(plan.registrations, 4u);
   expect_in(
       describe(plan, shape(1, 128), 8),
       {"plan: 8 queues of 128 WQEBBs (8 PEs x 1)", "2 contexts in all 40 queues",
-       "2272K of kernels' memory (at most 1M)", "4 registrations", "mlx5_0 has 16 QPs and 32 CQs"});
+       "2408K of kernels' memory (at most 1M)", "4 registrations", "mlx5_0 has 16 QPs and 32 CQs"});
 }
 
 TEST(QueuePlan, CountsThePesThatShareANic) {
@@ -147,7 +147,7 @@ TEST(QueuePlan, RefusesMemoryBeyondTheSetting) {
   check_plans(plans, here);
   --plans[2].allowed_bytes;
   expect_error(error_of([&] { check_plans(plans, here); }), ErrorCode::kInvalidArgument,
-               {"12 queues (1 contexts) of PE 2 need 816K", "PEAL_QUEUE_MEMORY allows 835583",
+               {"12 queues (1 contexts) of PE 2 need 864K", "PEAL_QUEUE_MEMORY allows 884735",
                 "lower PEAL_QUEUES or PEAL_QUEUE_DEPTH"});
 }
 
@@ -164,7 +164,7 @@ TEST(QueueLimits, AreAnErrorOnAllPesWhenOneHasLess) {
         refusal(ErrorCode::kInvalidArgument, [&] { const Runtime pe = start(group, config); });
   });
   for (const std::string& text : texts) {
-    expect_in(text, {"12 queues", "of PE 1 need 816K", "PEAL_QUEUE_MEMORY allows 256K"});
+    expect_in(text, {"12 queues", "of PE 1 need 864K", "PEAL_QUEUE_MEMORY allows 256K"});
   }
 }
 
@@ -191,10 +191,10 @@ PEAL_KERNEL put_one(Verdict* verdict, Context ctx, uint64_t* word) {
 TEST(QueueLimits, CountTheContextsThereAre) {
   bootstrap::run_threads(2, [&](Bootstrap& group) {
     Config config = small_config();
-    config.queue_memory = 1u << 20;  // the default context takes 544K
+    config.queue_memory = 1u << 20;  // the default context takes 576K
     Runtime pe = start(group, config);
     expect_error(error_of([&] { pe.make_context(); }), ErrorCode::kInvalidArgument,
-                 {"16 queues (2 contexts) of PE 0 need 1088K", "PEAL_QUEUE_MEMORY allows 1M"});
+                 {"16 queues (2 contexts) of PE 0 need 1152K", "PEAL_QUEUE_MEMORY allows 1M"});
     {
       const auto fits = pe.make_context({.queues_per_peer = 1, .depth = 128});
       Symmetric<uint64_t> word(pe, 1);

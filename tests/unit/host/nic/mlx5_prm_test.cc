@@ -383,8 +383,10 @@ TEST(QueueMemoryLayout, PutsEachPartOnLinesOfItsOwn) {
     EXPECT_EQ(layout.doorbell(), layout.cqe() + 64);
     EXPECT_EQ(layout.state() % 64, 0u);
     EXPECT_EQ(layout.landing(), layout.state() + 1024);
-    EXPECT_GE(layout.bytes() - layout.landing(), 2560u);
-    EXPECT_LE(layout.bytes(), size_t{depth} * 64 + 4096);
+    EXPECT_GE(layout.ready() - layout.landing(), 2560u);
+    EXPECT_LE(layout.ready(), size_t{depth} * 64 + 4096);
+    EXPECT_GE(layout.bytes() - layout.ready(), layout.ready_bytes());
+    EXPECT_LT(layout.bytes() - layout.ready(), layout.ready_bytes() + 1024);
   }
 }
 
