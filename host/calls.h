@@ -63,7 +63,7 @@ struct CallSite {
   bool compares = false;  // the arguments of collective calls, among the members, before they begin
 };
 
-void start(const CallSite& site, kernels::Transfer call);
+void start(const CallSite& site, kernels::TransferArguments call);
 void start(const CallSite& site, kernels::Word call);
 void start(const CallSite& site, const Team& team, kernels::Collective call);
 void start(const CallSite& site, FileCall call);
@@ -111,9 +111,9 @@ constexpr kernels::Operation operation() {
 
 // Calls as data; what a function does not take is set behind it.
 
-inline kernels::Transfer transfer_call(Call call, void* dst, const void* src, size_t bytes, int pe,
-                                       const Signal& signal = {}) {
-  kernels::Transfer made{};
+inline kernels::TransferArguments transfer_call(Call call, void* dst, const void* src, size_t bytes,
+                                                int pe, const Signal& signal = {}) {
+  kernels::TransferArguments made{};
   made.caller.call = call;
   made.caller.pe = pe;
   made.dst = static_cast<std::byte*>(dst);

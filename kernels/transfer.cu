@@ -21,7 +21,7 @@ PEAL_DEVICE Portion portion_of(uint64_t bytes) {
   return {at, bytes - at < each ? bytes - at : each};
 }
 
-PEAL_DEVICE Status transfer(const Transfer& args) {
+PEAL_DEVICE Status transfer(const TransferArguments& args) {
   const Context& ctx = context_of(args.caller);
   const int pe = args.caller.pe;
   if (args.caller.call == Call::kPutSignal) {
@@ -42,6 +42,6 @@ PEAL_DEVICE Status transfer(const Transfer& args) {
 }  // namespace
 }  // namespace peal::kernels
 
-PEAL_ENTRY(transfer, Transfer) {
+PEAL_ENTRY(transfer, TransferArguments) {
   peal::kernels::report(args.caller, peal::kernels::transfer(args));
 }

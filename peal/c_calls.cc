@@ -35,7 +35,7 @@ using peal::detail::word_call;
 using peal::kernels::Collective;
 using peal::kernels::DataType;
 using peal::kernels::Operation;
-using peal::kernels::Transfer;
+using peal::kernels::TransferArguments;
 using peal::kernels::Word;
 
 static_assert(static_cast<int>(DataType::i8) == PEAL_INT8 &&

@@ -21,7 +21,7 @@ using namespace peal;
 using namespace peal::perf;
 
 /// One size's calls, handed to the kernel by value. Addresses are symmetric.
-struct Calls {
+struct CollectiveCalls {
   Op op;
   Team team;
   float* dst;
@@ -36,7 +36,7 @@ struct Calls {
 };
 
 template <Op kOp>
-PEAL_DEVICE Status call_in_kernel(const Context& ctx, const Calls& c) {
+PEAL_DEVICE Status call_in_kernel(const Context& ctx, const CollectiveCalls& c) {
   if constexpr (kOp == Op::kAllReduce)
     return all_reduce(ctx, block, c.team, c.dst, c.src, c.count, op::sum);
   if constexpr (kOp == Op::kAllGather) return all_gather(ctx, block, c.team, c.dst, c.src, c.count);
@@ -47,7 +47,7 @@ PEAL_DEVICE Status call_in_kernel(const Context& ctx, const Calls& c) {
 }
 
 template <Op kOp>
-PEAL_KERNEL PEAL_MAX_THREADS(1024) repeat(Context ctx, Calls c) {
+PEAL_KERNEL PEAL_MAX_THREADS(1024) repeat(Context ctx, CollectiveCalls c) {
   Status status = sync(ctx, block, c.team);
   const uint64_t begin = now_ns();
   for (uint64_t i = 0; i < c.iterations && status == Status::kOk; ++i) {
@@ -74,7 +74,7 @@ auto kernel_of(Op op) {
 }
 
 /// `on` is where the host's calls go: Runtime::on(stream) or Runtime::host().
-void call_from_host(const auto& on, const Calls& c) {
+void call_from_host(const auto& on, const CollectiveCalls& c) {
   switch (c.op) {
     case Op::kAllReduce:
       return on.all_reduce(c.team, c.dst, c.src, c.count, op::sum);
@@ -95,7 +95,7 @@ float value_of(size_t pe, size_t i, uint64_t preparation) {
 }
 
 /// Element `i` of what PE `pe` of `n` must get.
-float expected(const Calls& c, size_t pe, size_t n, size_t i, uint64_t preparation) {
+float expected(const CollectiveCalls& c, size_t pe, size_t n, size_t i, uint64_t preparation) {
   if (c.op == Op::kBroadcast) return value_of(0, i, preparation);
   if (c.op == Op::kAllGather) return value_of(i / c.count, i % c.count, preparation);
   if (c.op == Op::kAllToAll) return value_of(i / c.count, i % c.count + pe * c.count, preparation);
@@ -109,7 +109,7 @@ class CollectivesRun {
   CollectivesRun(const Program& program, const Options& options)
       : program_(program), options_(options), n_(static_cast<size_t>(side_.n_pes())) {
     const uint64_t largest = std::ranges::max(options.sizes);
-    const Calls c = calls_of(std::max<uint64_t>(largest, sizeof(float)));
+    const CollectiveCalls c = calls_of(std::max<uint64_t>(largest, sizeof(float)));
     dst_ = side_.allocate<float>(c.received(n_));
     src_ = side_.allocate<float>(c.sent(n_));
     outcome_ = side_.allocate<uint64_t>(2);
@@ -149,7 +149,7 @@ class CollectivesRun {
     return std::clamp<uint64_t>(by_size, 2, program_.effort.operations);
   }
 
-  Calls calls_of(uint64_t bytes) {
+  CollectiveCalls calls_of(uint64_t bytes) {
     return {.op = options_.what.op,
             .team = side_.runtime().world(),
             .dst = dst_,
@@ -162,7 +162,7 @@ class CollectivesRun {
   /// The seconds of so many calls; what they left is compared. No barrier of the runtime comes
   /// between the words that a measured barrier is to bring and the look at them.
   double make_checked_calls(uint64_t bytes, uint64_t iterations, Record& record) {
-    Calls c = calls_of(bytes);
+    CollectiveCalls c = calls_of(bytes);
     c.iterations = moves_data() ? iterations : 1;
     ++preparation_;
     if (moves_data()) {
@@ -182,7 +182,7 @@ class CollectivesRun {
     return seconds;
   }
 
-  double make_calls(const Calls& c, Record& record) {
+  double make_calls(const CollectiveCalls& c, Record& record) {
     if (options_.scope == ScopeKind::kBlock) {
       side_.launch({.threads = options_.threads}, kernel_of(c.op), side_.context(), c);
       side_.check();
@@ -205,7 +205,7 @@ class CollectivesRun {
     return seconds.count();
   }
 
-  void fill(const Calls& c) {
+  void fill(const CollectiveCalls& c) {
     std::vector<float> values(c.sent(n_));
     for (size_t i = 0; i < values.size(); ++i) values[i] = value_of(pe(), i, preparation_);
     side_.copy_in(src_, values.data(), values.size() * sizeof(float));
@@ -213,7 +213,7 @@ class CollectivesRun {
     side_.copy_in(dst_, values.data(), values.size() * sizeof(float));
   }
 
-  void check_data(const Calls& c, Record& record) {
+  void check_data(const CollectiveCalls& c, Record& record) {
     std::vector<float> got(c.received(n_));
     side_.copy_out(got.data(), dst_, got.size() * sizeof(float));
     if (options_.spoil != Spoil::kNothing) got[got.size() / 2] += 1;

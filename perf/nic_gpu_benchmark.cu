@@ -188,7 +188,8 @@ class Bench {
  public:
   explicit Bench(const Arguments& arguments)
       : arguments_(arguments),
-        rig_(arguments.folder, nic::Ordering::kRelaxed, arguments.queues, 1024, arguments.target),
+        rig_(arguments.folder, nic::KeyOrdering::kRelaxed, arguments.queues, 1024,
+             arguments.target),
         tallies_(device_array<Tally>(arguments.queues)),
         ns_(device_array<uint64_t>(arguments.waits)) {}
 

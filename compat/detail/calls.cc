@@ -41,7 +41,7 @@ void check_spread(const char* which, ptrdiff_t stride, uint64_t bytes, size_t co
 
 }  // namespace
 
-int make(const HostCallSite& site, const kernels::Transfer& call) {
+int make(const HostCallSite& site, const kernels::TransferArguments& call) {
   return start_at(site, [&](Pe&, const detail::CallSite& at) { detail::start(at, call); });
 }
 
@@ -59,13 +59,13 @@ int make(const HostCallSite& site, nvshmem_team_t team, const kernels::Collectiv
 }
 
 // One by one: what a host calls has no strides.
-int make(const HostCallSite& site, const kernels::Transfer& first, const Strides& strides,
+int make(const HostCallSite& site, const kernels::TransferArguments& first, const Strides& strides,
          size_t count) {
   return start_at(site, [&](Pe&, const detail::CallSite& at) {
     check_spread("dst", strides.dst, first.bytes, count);
     check_spread("src", strides.src, first.bytes, count);
     const auto bytes = static_cast<ptrdiff_t>(first.bytes);
-    kernels::Transfer each = first;
+    kernels::TransferArguments each = first;
     for (size_t i = 0; i < count; ++i) {
       detail::start(at, each);
       each.dst += strides.dst * bytes;

@@ -69,12 +69,12 @@ inline HostCallSite in_order(const char* call, cudaStream_t stream) {
 
 // All answer 0, or not 0 once they have told why not.
 
-int make(const HostCallSite& site, const kernels::Transfer& call);
+int make(const HostCallSite& site, const kernels::TransferArguments& call);
 /// At once, a meeting of all PEs also tells of what kernels met with.
 int make(const HostCallSite& site, const kernels::Word& call);
 int make(const HostCallSite& site, nvshmem_team_t team, const kernels::Collective& call);
 /// `count` transfers like the first one, each so many times its bytes behind the one before.
-int make(const HostCallSite& site, const kernels::Transfer& first, const Strides& strides,
+int make(const HostCallSite& site, const kernels::TransferArguments& first, const Strides& strides,
          size_t count);
 /// Waits for `count` words, one behind the other. `status` must be null: it may be memory that only
 /// kernels read.

@@ -50,7 +50,7 @@ using Dim = simt::Dim3;
 /// given no stream its end waits for the kernel.
 class Launch {
  public:
-  explicit Launch(simt::Launch grid) : grid_(std::move(grid)) {}
+  explicit Launch(simt::GridRun grid) : grid_(std::move(grid)) {}
   explicit Launch(simt::Stream& stream) : stream_(&stream) {}
   void wait() {
     if (grid_) return grid_->wait();
@@ -58,7 +58,7 @@ class Launch {
   }
 
  private:
-  std::optional<simt::Launch> grid_;
+  std::optional<simt::GridRun> grid_;
   simt::Stream* stream_ = nullptr;
 };
 

@@ -139,23 +139,24 @@ PEAL_DEVICE Status end_exchange(S scope, Status status) {
 }
 
 /// The rings as another member has them.
-struct Mailbox {
+struct PeerRings {
   std::byte* base;
   template <Reach R>
-  PEAL_DEVICE static Mailbox of(const TeamCall<R>& call, const LineRings& rings, uint32_t member) {
+  PEAL_DEVICE static PeerRings of(const TeamCall<R>& call, const LineRings& rings,
+                                  uint32_t member) {
     return {call.at(member, rings.base)};
   }
 };
 
 /// The next member's: looked up before the lanes meet, while the counters come.
 template <Reach R, class S>
-PEAL_DEVICE Mailbox next_mailbox(const TeamCall<R>& call, S scope) {
-  return Mailbox::of(call, rings_of(call.part, scope), call.after(1));
+PEAL_DEVICE PeerRings next_rings(const TeamCall<R>& call, S scope) {
+  return PeerRings::of(call, rings_of(call.part, scope), call.after(1));
 }
 
 /// Sends a unit to the member that has the mailbox.
 template <Reach R>
-PEAL_DEVICE void send_unit(const TeamCall<R>& call, const Exchange& exchange, const Mailbox& to,
+PEAL_DEVICE void send_unit(const TeamCall<R>& call, const Exchange& exchange, const PeerRings& to,
                            uint32_t unit, uint64_t value) {
   const uint32_t tag = tag_of(exchange.number);
   const uint64_t second = second_tag(tag, exchange.signature);
@@ -212,13 +213,13 @@ template <Reach R, class S, class Message>
 PEAL_DEVICE Status exchange_all(const TeamCall<R>& call, S scope, const Carries& carries,
                                 const Message& message) {
   const uint32_t units = carries.units();
-  const Mailbox next = next_mailbox(call, scope);
+  const PeerRings next = next_rings(call, scope);
   const Exchange exchange = begin_exchange(call, scope, carries, true);
   const auto crew = crew_of(scope, call.team.channels);
   Status status = exchange.status;
   for (uint32_t i = 1; i < call.members() && status == Status::kOk; ++i) {
     const uint32_t member = call.after(i);
-    const Mailbox to = i == 1 ? next : Mailbox::of(call, exchange.rings, member);
+    const PeerRings to = i == 1 ? next : PeerRings::of(call, exchange.rings, member);
     for (uint32_t u = crew.rank(); u < units; u += crew.size()) {
       send_unit(call, exchange, to, u, message.given(member, u));
     }
@@ -256,7 +257,7 @@ template <Reach R, class S>
 PEAL_DEVICE Status exchange_from(const TeamCall<R>& call, S scope, const FromRoot& what) {
   const Carries carries{what.bytes, what.signature};
   const uint32_t units = carries.units();
-  const Mailbox next = next_mailbox(call, scope);
+  const PeerRings next = next_rings(call, scope);
   const Exchange exchange = begin_exchange(call, scope, carries, false);
   const auto crew = crew_of(scope, call.team.channels);
   Status status = exchange.status;
@@ -266,7 +267,7 @@ PEAL_DEVICE Status exchange_from(const TeamCall<R>& call, S scope, const FromRoo
       value = load_unit(what.src, what.bytes, u);
       if (call.members() > 1) send_unit(call, exchange, next, u, value);
       for (uint32_t i = 2; i < call.members(); ++i) {
-        send_unit(call, exchange, Mailbox::of(call, exchange.rings, call.after(i)), u, value);
+        send_unit(call, exchange, PeerRings::of(call, exchange.rings, call.after(i)), u, value);
       }
     } else {
       status = receive_units(call, exchange, u, what.root, 1, &value);

@@ -55,14 +55,14 @@ struct ByLane {
 
 /// Up to N*4 bytes of payload, in memory order, in registers.
 template <uint32_t N>
-struct Payload {
+struct InlineWords {
   uint32_t word[N];
 };
 
 /// A payload that does not consist of words.
 template <uint32_t N>
-PEAL_DEVICE_COLD Payload<N> payload_of_bytes(const unsigned char* from, uint32_t bytes) {
-  Payload<N> payload{};
+PEAL_DEVICE_COLD InlineWords<N> words_of_bytes(const unsigned char* from, uint32_t bytes) {
+  InlineWords<N> payload{};
   for (uint32_t i = 0; i < N * 4; ++i) {
     if (i < bytes) {
       payload.word[i / 4] |= static_cast<uint32_t>(load_payload(&from[i])) << (8 * (i % 4));
@@ -72,12 +72,12 @@ PEAL_DEVICE_COLD Payload<N> payload_of_bytes(const unsigned char* from, uint32_t
 }
 
 template <uint32_t N>
-PEAL_DEVICE Payload<N> payload_of(const void* from, uint32_t bytes) {
+PEAL_DEVICE InlineWords<N> payload_of(const void* from, uint32_t bytes) {
   if (((static_cast<uint32_t>(reinterpret_cast<uint64_t>(from)) | bytes) & 3) != 0) {
-    return payload_of_bytes<N>(static_cast<const unsigned char*>(from), bytes);
+    return words_of_bytes<N>(static_cast<const unsigned char*>(from), bytes);
   }
   const auto* source = static_cast<const uint32_t*>(from);
-  Payload<N> payload{};
+  InlineWords<N> payload{};
   PEAL_UNROLL
   for (uint32_t i = 0; i < N; ++i) {
     if (4 * i < bytes) payload.word[i] = load_payload(&source[i]);

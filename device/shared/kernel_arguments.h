@@ -43,7 +43,7 @@ struct Caller {
   int32_t pe;
 };
 
-struct Transfer {
+struct TransferArguments {
   Caller caller;
   std::byte* dst;
   const std::byte* src;

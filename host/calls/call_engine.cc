@@ -144,7 +144,7 @@ std::byte* CallEngine::mapped(const void* symmetric, int pe) const {
 }
 
 // Where the far end of a transfer is mapped here. Null: a NIC moves the bytes.
-std::byte* CallEngine::far_end(const kernels::Transfer& call) const {
+std::byte* CallEngine::far_end(const kernels::TransferArguments& call) const {
   const bool gets = call.caller.call == Call::kGet;
   std::byte* const at = gets ? const_cast<std::byte*>(call.src) : call.dst;
   const char* const which = gets ? "dst" : "src";
@@ -164,7 +164,8 @@ std::byte* CallEngine::far_end(const kernels::Transfer& call) const {
 // Moves the bytes of a transfer whose far end is mapped at `there`. In a graph by a kernel, which
 // looks for itself when it runs; its blocks share the bytes, and a signal follows when all are
 // done.
-void CallEngine::copy(const detail::CallSite& site, kernels::Transfer call, std::byte* there) {
+void CallEngine::copy(const detail::CallSite& site, kernels::TransferArguments call,
+                      std::byte* there) {
   Executor& executor = *dependencies_.executor;
   if (!executor.capturing(site.stream)) {
     const bool gets = call.caller.call == Call::kGet;
@@ -175,7 +176,7 @@ void CallEngine::copy(const detail::CallSite& site, kernels::Transfer call, std:
          site.stream);
 }
 
-void CallEngine::start(const detail::CallSite& site, kernels::Transfer call) {
+void CallEngine::start(const detail::CallSite& site, kernels::TransferArguments call) {
   const bool signals = call.caller.call == Call::kPutSignal;
   address(site, call.caller);
   check_pe(call.caller);
@@ -391,7 +392,9 @@ void CallEngine::start(const detail::CallSite& site, const Team& team, kernels::
 
 namespace detail {
 
-void start(const CallSite& site, kernels::Transfer call) { site.engine->start(site, call); }
+void start(const CallSite& site, kernels::TransferArguments call) {
+  site.engine->start(site, call);
+}
 void start(const CallSite& site, kernels::Word call) { site.engine->start(site, call); }
 void start(const CallSite& site, const Team& team, kernels::Collective call) {
   site.engine->start(site, team, call);

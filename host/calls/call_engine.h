@@ -49,7 +49,7 @@ class CallEngine {
     return site(dependencies_.executor->own_stream(), context);
   }
 
-  void start(const detail::CallSite& site, kernels::Transfer call);
+  void start(const detail::CallSite& site, kernels::TransferArguments call);
   void start(const detail::CallSite& site, kernels::Word call);
   void start(const detail::CallSite& site, const Team& team, kernels::Collective call);
   void start(const detail::CallSite& site, const detail::FileCall& call) {
@@ -80,8 +80,8 @@ class CallEngine {
   void check_near(Call call, const char* which, const void* at, uint64_t bytes) const;
   void check_home(Call call, const char* which, const void* at, uint64_t bytes) const;
   std::byte* mapped(const Windows::Location& place, int pe) const;
-  std::byte* far_end(const kernels::Transfer& call) const;
-  void copy(const detail::CallSite& site, kernels::Transfer call, std::byte* there);
+  std::byte* far_end(const kernels::TransferArguments& call) const;
+  void copy(const detail::CallSite& site, kernels::TransferArguments call, std::byte* there);
   void check_buffers(const Team& team, const kernels::Collective& call) const;
   void compare(const Team& team, const kernels::Collective& call);
   GridShape shape_for(const Team& team, Call which, uint64_t bytes) const;

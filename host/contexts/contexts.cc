@@ -143,7 +143,7 @@ ContextFields Contexts::fields(const Name& name, const QueueShape& shape,
   const SignalOps& signals = rails.signal_ops();
   fields.settle = rails.count() > 1 || dependencies_.nics->must_settle ? 1 : 0;
   if (dependencies_.nics->unordered) fields.settle = kSettleAlways;
-  fields.relaxed = rails.payload() == nic::Ordering::kRelaxed || !signals.in_order ? 1 : 0;
+  fields.relaxed = rails.payload() == nic::KeyOrdering::kRelaxed || !signals.in_order ? 1 : 0;
   fields.signals = (signals.atomic ? kSignalsSwap : 0) | (signals.waits ? kSignalsWait : 0);
   return fields;
 }

@@ -25,7 +25,7 @@ constexpr int kLookAgainMs = 50;
 
 }  // namespace
 
-Watcher::Watcher(std::span<const Place> places, int channel, Calls calls)
+Watcher::Watcher(std::span<const Place> places, int channel, Callbacks calls)
     : calls_(std::move(calls)), channel_(channel) {
   open(places);
   wake_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));

@@ -29,7 +29,7 @@ namespace peal {
 /// Calls back from a thread of its own, until it is destroyed; a call under way is waited for.
 class Watcher {
  public:
-  struct Calls {
+  struct Callbacks {
     std::function<void(int pe, int pid)> lost;  // once for each PE whose process ends
     std::function<void()> message;              // the channel can be read
     // Behind all that there was to tell, and every `look_period` where that is not negative.
@@ -40,7 +40,7 @@ class Watcher {
 
   /// `places` by PE; `channel` is a descriptor, -1 for none. A process that has ended already is
   /// lost. Throws kSystem where a process cannot be watched though the kernel could.
-  Watcher(std::span<const Place> places, int channel, Calls calls);
+  Watcher(std::span<const Place> places, int channel, Callbacks calls);
   ~Watcher();
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
@@ -61,7 +61,7 @@ class Watcher {
   int patience() const;
   void tell_of_ends(std::span<pollfd> fds);
 
-  Calls calls_;
+  Callbacks calls_;
   int channel_;
   std::vector<Peer> peers_;
   Fd wake_;

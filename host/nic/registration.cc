@@ -86,11 +86,11 @@ uint64_t MemoryRegion::first_offset(const std::byte* address) {
 }
 
 MemoryRegion::MemoryRegion(const Device& device, const ProtectionDomain& domain,
-                           const Memory& memory, Ordering ordering)
+                           const Memory& memory, KeyOrdering ordering)
     : mr_(nullptr, {device.library().ibv.dereg_mr}) {
   unsigned int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
                         IBV_ACCESS_REMOTE_ATOMIC;
-  if (ordering == Ordering::kRelaxed || device.capabilities().relaxed_only) {
+  if (ordering == KeyOrdering::kRelaxed || device.capabilities().relaxed_only) {
     access |= IBV_ACCESS_RELAXED_ORDERING;
   }
   // By verbs alone a NIC cannot be asked whether it takes any other key. Nothing relies on that of

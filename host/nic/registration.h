@@ -43,7 +43,7 @@ struct Registration {
 };
 
 /// How writes into a region may pass one another on the bus.
-enum class Ordering {
+enum class KeyOrdering {
   kStrict,   // a later write is never visible before an earlier one: signals, flags; but of a NIC
              // that takes relaxed keys only (placement.h)
   kRelaxed,  // until a completion or a strict access: data
@@ -55,7 +55,7 @@ class MemoryRegion {
  public:
   /// Throws kSystem that names each call that refused it, why, and the remedy.
   MemoryRegion(const Device& device, const ProtectionDomain& domain, const Memory& memory,
-               Ordering ordering = Ordering::kStrict);
+               KeyOrdering ordering = KeyOrdering::kStrict);
 
   /// Where in its page `address` lies: what a registration of it calls its first byte.
   static uint64_t first_offset(const std::byte* address);

@@ -120,7 +120,7 @@ Services::~Services() {
   fabric_.windows.before_end({});
 }
 
-Watcher::Calls Services::watcher_calls() {
+Watcher::Callbacks Services::watcher_calls() {
   return {.lost = [this](int pe, int pid) { failures.peer_lost(pe, pid); },
           .message = [this] { take_messages(); },
           .look = [this, simulated = simt::in_simulation()] { look(simulated); },

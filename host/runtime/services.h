@@ -77,7 +77,7 @@ struct Services {
   Watcher watcher;  // last: its thread uses what is above
 
  private:
-  Watcher::Calls watcher_calls();
+  Watcher::Callbacks watcher_calls();
   void look(bool simulated);
   void take_messages();
 };

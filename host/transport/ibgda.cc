@@ -9,16 +9,16 @@ namespace peal {
 namespace {
 
 // Next to a GPU it is worth its fences: there the NIC itself may be many lanes of one.
-nic::Ordering payload_ordering(const nic::Device& device, RelaxedOrdering asked, bool on_gpu) {
+nic::KeyOrdering payload_ordering(const nic::Device& device, RelaxedOrdering asked, bool on_gpu) {
   if (device.capabilities().relaxed_only) {
-    if (asked != RelaxedOrdering::kOff) return nic::Ordering::kRelaxed;
+    if (asked != RelaxedOrdering::kOff) return nic::KeyOrdering::kRelaxed;
     fail(ErrorCode::kConfiguration,
          "PEAL_RELAXED_ORDERING=off, but {} takes memory keys with relaxed ordering only "
          "(mkc_order_write_after_write_ro_only): set it to auto, or choose another NIC by PEAL_HCA",
          device.name());
   }
   const bool relaxed = asked == RelaxedOrdering::kOn || (asked == RelaxedOrdering::kAuto && on_gpu);
-  return relaxed ? nic::Ordering::kRelaxed : nic::Ordering::kStrict;
+  return relaxed ? nic::KeyOrdering::kRelaxed : nic::KeyOrdering::kStrict;
 }
 
 }  // namespace
@@ -26,7 +26,7 @@ nic::Ordering payload_ordering(const nic::Device& device, RelaxedOrdering asked,
 IbgdaNic::IbgdaNic(nic::Device opened, std::shared_ptr<Gpu> kernels_gpu, RelaxedOrdering asked)
     : gpu(std::move(kernels_gpu)),
       payload(payload_ordering(opened, asked, gpu != nullptr)),
-      words(opened.capabilities().relaxed_only ? payload : nic::Ordering::kStrict),
+      words(opened.capabilities().relaxed_only ? payload : nic::KeyOrdering::kStrict),
       device(std::move(opened)),
       domain(device) {}
 

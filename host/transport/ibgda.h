@@ -22,8 +22,8 @@ struct IbgdaNic {
   IbgdaNic(nic::Device opened, std::shared_ptr<Gpu> gpu, RelaxedOrdering asked);
 
   std::shared_ptr<Gpu> gpu;
-  nic::Ordering payload;                              // of what is no word
-  nic::Ordering words;                                // strict where the NIC has that
+  nic::KeyOrdering payload;                           // of what is no word
+  nic::KeyOrdering words;                             // strict where the NIC has that
   nic::QueueOrder order = nic::QueueOrder::kDefault;  // of its queue pairs
   nic::Device device;
   nic::ProtectionDomain domain;

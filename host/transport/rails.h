@@ -62,7 +62,7 @@ class Rails {
   /// For reports: "mlx5_0", "mlx5_0+mlx5_1"; of software NICs "softnic-cpu" and, if there are
   /// several, their names: "softnic-cpu(mlx5_0+mlx5_1)".
   std::string model() const;
-  nic::Ordering payload() const { return opened_.nics[0].payload; }
+  nic::KeyOrdering payload() const { return opened_.nics[0].payload; }
   /// A number that no other PE has: whoever can read it from a PE's heap has reached that PE.
   uint64_t owner() const { return owner_; }
   /// How signals travel in this job.

@@ -71,13 +71,14 @@ inline Layout layout(const Case& c, const Selection& s) {
 
 struct Transfers
     : List<Streams<Put, Block>, Streams<Put, Warp>, Streams<Get, Block>, Streams<Get, Warp>> {};
-struct Calls : List<Timed<Quieted<Put>>, Timed<Quieted<P<uint32_t>>>, Timed<Quieted<P<uint64_t>>>,
-                    Timed<Quieted<Add<uint64_t>>>, Timed<FetchAdd<uint64_t>>> {};
+struct TimedCalls
+    : List<Timed<Quieted<Put>>, Timed<Quieted<P<uint32_t>>>, Timed<Quieted<P<uint64_t>>>,
+           Timed<Quieted<Add<uint64_t>>>, Timed<FetchAdd<uint64_t>>> {};
 struct Bounces : List<Timed<PutSignal<8>>> {};
 struct OwnWords : List<Streams<Add<uint64_t>>> {};
 struct SameWord : List<Streams<AddAlike, Thread, Add<uint64_t, Op::kAddSame>>> {};
 struct AllBarriers : List<Barriers<Thread>, Barriers<Warp>, Barriers<Block>> {};
-struct OneThread : List<Calls, Bounces> {};
+struct OneThread : List<TimedCalls, Bounces> {};
 struct Everything : List<Transfers, OneThread, OwnWords, SameWord, AllBarriers> {};
 
 template <class Side>

@@ -258,7 +258,7 @@ void ThreadedGrid::join(bool done) {
 }
 
 /// One that runs while the thread that launched it goes on.
-class RunningGrid : public Launch::State {
+class RunningGrid : public GridRun::State {
  public:
   RunningGrid(const Grid& grid, std::function<void()> lane_body)
       : lane_body_(std::move(lane_body)), grid_(grid, lane_body_) {
@@ -282,21 +282,21 @@ void refuse_lanes() {
 
 }  // namespace
 
-Launch::Launch(std::unique_ptr<State> state) : state_(std::move(state)) {}
-Launch::Launch(Launch&&) noexcept = default;
-Launch& Launch::operator=(Launch&&) noexcept = default;
-Launch::~Launch() = default;
+GridRun::GridRun(std::unique_ptr<State> state) : state_(std::move(state)) {}
+GridRun::GridRun(GridRun&&) noexcept = default;
+GridRun& GridRun::operator=(GridRun&&) noexcept = default;
+GridRun::~GridRun() = default;
 
-void Launch::wait() {
+void GridRun::wait() {
   if (state_ != nullptr) state_->wait();
 }
 
-Launch launch(const Grid& grid, std::function<void()> lane_body) {
+GridRun launch(const Grid& grid, std::function<void()> lane_body) {
   refuse_lanes();
   if (Scheduler* const scheduler = scheduler_of_lane(); scheduler != nullptr) {
-    return Launch(scheduler->launch(grid, std::move(lane_body)));
+    return GridRun(scheduler->launch(grid, std::move(lane_body)));
   }
-  return Launch(std::make_unique<RunningGrid>(grid, std::move(lane_body)));
+  return GridRun(std::make_unique<RunningGrid>(grid, std::move(lane_body)));
 }
 
 void launch_and_wait(const Grid& grid, const std::function<void()>& lane_body) {

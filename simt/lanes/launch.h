@@ -59,11 +59,11 @@ void set_limits(const Limits& limits);
 
 /// One running or finished grid. Move-only. The destructor waits and drops a kernel's error: call
 /// wait() to learn of it.
-class Launch {
+class GridRun {
  public:
-  Launch(Launch&&) noexcept;
-  Launch& operator=(Launch&&) noexcept;  ///< waits for the grid it held before
-  ~Launch();
+  GridRun(GridRun&&) noexcept;
+  GridRun& operator=(GridRun&&) noexcept;  ///< waits for the grid it held before
+  ~GridRun();
 
   /// Returns once every lane has ended. Rethrows the first exception that left a lane, or the Error
   /// of a kernel that broke a rule or deadlocked; the other lanes were then unwound.
@@ -73,8 +73,8 @@ class Launch {
   class State;  ///< scheduler.h
 
  private:
-  friend Launch launch(const Grid&, std::function<void()>);
-  explicit Launch(std::unique_ptr<State> state);
+  friend GridRun launch(const Grid&, std::function<void()>);
+  explicit GridRun(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
 
@@ -82,7 +82,7 @@ class Launch {
 /// is one object shared by all lanes, so what it captures must outlive the launch. Throws Error for
 /// a grid that CUDA would refuse (an extent of 0, over 1024 threads a block, ...), for a
 /// cooperative one that exceeds the limits, and when called from inside a kernel.
-[[nodiscard]] Launch launch(const Grid& grid, std::function<void()> lane_body);
+[[nodiscard]] GridRun launch(const Grid& grid, std::function<void()> lane_body);
 
 /// As launch(grid, lane_body).wait(); the calling thread runs its part of the grid.
 void launch_and_wait(const Grid& grid, const std::function<void()>& lane_body);

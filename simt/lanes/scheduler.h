@@ -22,7 +22,7 @@
 namespace peal::simt {
 
 /// A grid that runs, wherever its lanes do.
-class Launch::State {
+class GridRun::State {
  public:
   State() = default;
   virtual ~State() = default;
@@ -35,8 +35,8 @@ class Launch::State {
 class Scheduler {
  public:
   /// simt::launch() of the lane that runs.
-  virtual std::unique_ptr<Launch::State> launch(const Grid& grid,
-                                                std::function<void()> lane_body) = 0;
+  virtual std::unique_ptr<GridRun::State> launch(const Grid& grid,
+                                                 std::function<void()> lane_body) = 0;
   /// simt::kernel() of the lane that runs.
   virtual const void* kernel() const = 0;
   /// "PE 1", of the lane that runs. For handlers of signals too.

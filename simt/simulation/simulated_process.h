@@ -68,7 +68,7 @@ std::shared_ptr<SimulatedProcess> start_process(ProcessKind kind, const Grid& gr
 /// Returns once all its lanes have ended; the caller is behind all that they did.
 void await_process(const SimulatedProcess& process);
 /// A process that is a grid.
-std::unique_ptr<Launch::State> start_grid(const Grid& grid, std::function<void()> lane_body);
+std::unique_ptr<GridRun::State> start_grid(const Grid& grid, std::function<void()> lane_body);
 /// The process of the calling lane.
 SimulatedProcess& this_process();
 

@@ -65,8 +65,8 @@ class Simulation::State final : public Scheduler {
   void observe(const PlainAccess& access);
   SimulatedProcess& process_of(const Lane& lane) const { return *process_of_agent_[lane.rank]; }
 
-  std::unique_ptr<Launch::State> launch(const Grid& grid,
-                                        std::function<void()> lane_body) override {
+  std::unique_ptr<GridRun::State> launch(const Grid& grid,
+                                         std::function<void()> lane_body) override {
     return start_grid(grid, std::move(lane_body));
   }
   const void* kernel() const override { return this_process().grid.kernel; }

@@ -206,7 +206,7 @@ void puts_and_waits(const std::string& folder) {
 }
 
 void puts_from_many_queues(const std::string& folder) {
-  Rig rig(folder, nic::Ordering::kRelaxed, kQueues);
+  Rig rig(folder, nic::KeyOrdering::kRelaxed, kQueues);
   constexpr uint32_t kRounds = 400;  // around the ring and past 2^13 blocks
   put_together<<<kQueues, 32>>>(rig.queues, rig.nic->data_rkey(), kRounds, rig.result);
   rig.finish();
@@ -227,7 +227,7 @@ void puts_from_many_queues(const std::string& folder) {
 void serves_many_queues_a_warp(const std::string& folder) {
   constexpr uint32_t kMany = 700;
   constexpr uint64_t kRounds = 300;
-  Rig rig(folder, nic::Ordering::kRelaxed, kMany);
+  Rig rig(folder, nic::KeyOrdering::kRelaxed, kMany);
   post_singly<<<kMany, 1>>>(rig.queues, rig.nic->data_rkey(), rig.nic->word_rkey(), kRounds,
                             rig.result);
   rig.finish();
@@ -247,7 +247,7 @@ void serves_many_queues_a_warp(const std::string& folder) {
 }
 
 void transfers_any_size(const std::string& folder) {
-  for (const nic::Ordering ordering : {nic::Ordering::kRelaxed, nic::Ordering::kStrict}) {
+  for (const nic::KeyOrdering ordering : {nic::KeyOrdering::kRelaxed, nic::KeyOrdering::kStrict}) {
     Rig rig(folder, ordering);
     std::vector<uint8_t> pattern(kDataBytes);
     for (size_t i = 0; i < kDataBytes; ++i) pattern[i] = static_cast<uint8_t>(i * 131 + (i >> 9));
@@ -296,7 +296,7 @@ void does_atomics(const std::string& folder) {
 }
 
 void keeps_order_in_strict_memory(const std::string& folder) {
-  Rig rig(folder, nic::Ordering::kStrict);
+  Rig rig(folder, nic::KeyOrdering::kStrict);
   flag_after_data<false><<<2, 32>>>(rig.queues, rig.nic->data_rkey(), rig.nic->data_rkey(),
                                     reinterpret_cast<uint64_t*>(rig.data.address), 2000,
                                     rig.result);
@@ -332,7 +332,7 @@ void put_long_inline_at(Rig& rig, uint64_t offset) {
 }
 
 void puts_inline_bytes_of_several_blocks(const std::string& folder) {
-  for (const nic::Ordering ordering : {nic::Ordering::kRelaxed, nic::Ordering::kStrict}) {
+  for (const nic::KeyOrdering ordering : {nic::KeyOrdering::kRelaxed, nic::KeyOrdering::kStrict}) {
     Rig rig(folder, ordering);
     for (const uint64_t offset : {0, 5, 16}) {
       put_long_inline_at<29>(rig, offset);

@@ -61,7 +61,7 @@ T* device_array(size_t count, int fill = 0) {
 
 /// Everything the kernels use, made once a test.
 struct Rig {
-  explicit Rig(const std::string& folder, nic::Ordering ordering = nic::Ordering::kRelaxed,
+  explicit Rig(const std::string& folder, nic::KeyOrdering ordering = nic::KeyOrdering::kRelaxed,
                uint32_t count = 1, uint32_t depth = kDepth, int target = -1);
   ~Rig();
 
@@ -85,8 +85,8 @@ struct Rig {
   }
 };
 
-inline Rig::Rig(const std::string& folder, nic::Ordering ordering, uint32_t count, uint32_t depth,
-                int target) {
+inline Rig::Rig(const std::string& folder, nic::KeyOrdering ordering, uint32_t count,
+                uint32_t depth, int target) {
   const size_t queue_bytes = count * GpuQueues::stride(depth);
   queue_memory = {device_array<std::byte>(queue_bytes), queue_bytes};
   int gpu = 0;

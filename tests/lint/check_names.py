@@ -14,11 +14,11 @@ FOLDERS = (
 )
 TYPE = re.compile(
     r"(?:struct|class|enum class|enum|union) (?:\[\[\w+\]\] )?(?:alignas\([^)]*\) )?(\w+)(?: final)?"
-    r"(?:\s*:\s*[^;{]*)?(?:\s*\{|$)")
+    r"(?:\s*:(?!:)\s*[^;{]*)?(?:\s*\{|$)")
 PLANTED = {
     "struct Place {": "Place", "class Batch final : public Other {": "Batch", "enum class Use : uint8_t {": "Use",
     "class [[nodiscard]] Fetched {": "Fetched", "enum Plain {": "Plain", "class Fd": "Fd",
-    "struct Later;": None, "  struct Inner {": None,
+    "struct Later;": None, "  struct Inner {": None, "class Outer::Inner {": None,
 }
 
 

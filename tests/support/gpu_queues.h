@@ -30,7 +30,7 @@ class GpuQueues {
     Memory queues;  // bytes(count, depth), zero but for the CQEs (cqe_offset), which are all ones
     Memory data;    // target of everything
     Memory source;
-    nic::Ordering ordering = nic::Ordering::kRelaxed;  // of `data`
+    nic::KeyOrdering ordering = nic::KeyOrdering::kRelaxed;  // of `data`
   };
 
   static size_t stride(uint32_t depth) { return nic::QueueMemoryLayout{depth}.bytes(); }

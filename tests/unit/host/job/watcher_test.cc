@@ -32,7 +32,7 @@ namespace {
 /// What a watcher says, in order.
 class Heard {
  public:
-  Watcher::Calls calls(int channel = -1) {
+  Watcher::Callbacks calls(int channel = -1) {
     return {.lost =
                 [this](int pe, int pid) {
                   say({"lost", pe, pid});

@@ -60,7 +60,7 @@ TEST_F(NicRegistration, OfHostMemoryBeginsAtZeroWithSwappedKeys) {
     EXPECT_EQ(region.bytes(), 64u);
     EXPECT_EQ(region.registration().describe(), "host memory");
   }
-  const MemoryRegion relaxed(device_, domain_, {memory, sizeof memory}, Ordering::kRelaxed);
+  const MemoryRegion relaxed(device_, domain_, {memory, sizeof memory}, KeyOrdering::kRelaxed);
   EXPECT_EQ(fake_.mr_access, 0xfu | 1u << 20);
   fake_.refuse_mr = true;
   expect_in(refusal(ErrorCode::kSystem,
@@ -74,8 +74,8 @@ TEST_F(NicRegistration, OfHostMemoryBeginsAtZeroWithSwappedKeys) {
 TEST_F(NicRegistration, OfWordsIsRelaxedWhereTheNicTakesNoOtherKey) {
   fake_.general_capabilities[29] |= 1u << 22;
   const IbgdaNic nic(Device(library(), ""), nullptr, RelaxedOrdering::kAuto);
-  EXPECT_EQ(nic.payload, Ordering::kRelaxed) << "on a CPU, too";
-  EXPECT_EQ(nic.words, Ordering::kRelaxed);
+  EXPECT_EQ(nic.payload, KeyOrdering::kRelaxed) << "on a CPU, too";
+  EXPECT_EQ(nic.words, KeyOrdering::kRelaxed);
   EXPECT_EQ(placement_of(nic.device.placement()), Placement::kAny);
   std::byte memory[64];
   const MemoryRegion words(nic.device, nic.domain, {memory, sizeof memory});
@@ -125,7 +125,7 @@ TEST_F(NicRegistration, DoesNotTakePinnedHostMemoryForAGpus) {
 
 TEST_F(NicRegistration, LendsGpuMemoryAsADmaBuf) {
   fake_.refuse_mr = fake_.refuse_umem = true;  // no nvidia-peermem
-  const MemoryRegion region(device_, domain_, on_gpu(), Ordering::kRelaxed);
+  const MemoryRegion region(device_, domain_, on_gpu(), KeyOrdering::kRelaxed);
   EXPECT_EQ(region.registration().how, How::kDmaBuf);
   EXPECT_EQ(region.registration().describe(), "GPU memory by dma-buf");
   EXPECT_EQ(region.bytes(), 8192u);

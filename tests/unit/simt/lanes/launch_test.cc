@@ -85,7 +85,7 @@ TEST(SimtLaunch, KeepsBlocksOnOneThread) {
 TEST(SimtLaunch, IsAsynchronous) {
   std::atomic<bool> go{false};
   std::atomic<bool> went{false};
-  Launch running = launch({1, 1}, [&] {
+  GridRun running = launch({1, 1}, [&] {
     while (!go) yield();
     went = true;
   });
@@ -98,7 +98,7 @@ TEST(SimtLaunch, IsAsynchronous) {
 TEST(SimtLaunch, WaitsInItsDestructor) {
   std::atomic<unsigned> ended{0};
   {
-    const Launch running = launch({2, 32}, [&ended] {
+    const GridRun running = launch({2, 32}, [&ended] {
       for (int i = 0; i < 100; ++i) yield();
       ++ended;
     });
@@ -112,10 +112,10 @@ TEST(SimtLaunch, WaitsForTheOldGridWhenAssigned) {
     yield();
     ++ended;
   };
-  Launch running = launch({1, 32}, body);
+  GridRun running = launch({1, 32}, body);
   running = launch({1, 1}, body);
   EXPECT_GE(ended, 32U);
-  Launch moved = std::move(running);
+  GridRun moved = std::move(running);
   moved.wait();
   EXPECT_EQ(ended, 33U);
 }
@@ -140,7 +140,7 @@ TEST(SimtLaunch, LetsLaunchesMeet) {
 TEST(SimtLaunch, SeesWhatTheHostWroteAndShowsWhatItWrote) {
   int input = 20;
   int output = 0;
-  Launch running = launch({1, 1}, [&] { output = input + 1; });
+  GridRun running = launch({1, 1}, [&] { output = input + 1; });
   running.wait();
   EXPECT_EQ(output, 21);
 }
@@ -195,7 +195,7 @@ TEST(SimtLaunch, RefusesCooperativeGridsOverTheLimit) {
 TEST(SimtLaunch, DoesNotWaitForTheLanesOfOtherLaunches) {
   const LimitsFor scope(with_lanes(64));
   std::atomic<bool> go{false};
-  Launch running = launch({1, 48}, [&go] {
+  GridRun running = launch({1, 48}, [&go] {
     while (!go) yield();
   });
   EXPECT_EQ(error_of({1, 32}, [] {}), "");
@@ -232,7 +232,7 @@ TEST(SimtLaunch, RefusesToLaunchFromAKernel) {
 }
 
 TEST(SimtLaunch, RethrowsWhatALaneThrew) {
-  Launch running = launch({2, 64}, [] {
+  GridRun running = launch({2, 64}, [] {
     if (blockIdx.x == 1 && threadIdx.x == 40) throw std::out_of_range("lane 40");
   });
   try {
@@ -245,7 +245,7 @@ TEST(SimtLaunch, RethrowsWhatALaneThrew) {
 
 TEST(SimtLaunch, UnwindsTheOtherLanesWhenOneThrows) {
   const auto witness = std::make_shared<int>(0);
-  Launch running = launch({4, 64}, [&witness] {
+  GridRun running = launch({4, 64}, [&witness] {
     const std::shared_ptr<int> local = witness;
     const std::vector<int> heap(1000);
     if (blockIdx.x == 3 && threadIdx.x == 63) throw std::runtime_error("stop");
