@@ -21,7 +21,7 @@
 #include "base/fd.h"
 #include "base/poll.h"
 #include "base/words.h"
-#include "bootstrap/address.h"
+#include "host/base/address.h"
 #include "bootstrap/launchers.h"
 #include "bootstrap/star.h"
 #include "bootstrap/wire.h"

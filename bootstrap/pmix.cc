@@ -16,7 +16,7 @@
 
 #include "base/library.h"
 #include "base/patience.h"
-#include "bootstrap/address.h"
+#include "host/base/address.h"
 #include "bootstrap/launchers.h"
 #include "bootstrap/star.h"
 #include "bootstrap/wire.h"

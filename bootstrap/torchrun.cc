@@ -13,7 +13,7 @@
 #include <charconv>
 #include <vector>
 
-#include "bootstrap/address.h"
+#include "host/base/address.h"
 #include "bootstrap/join.h"
 #include "bootstrap/launchers.h"
 #include "bootstrap/proof.h"
@@ -87,12 +87,12 @@ TorchJob TorchJob::from(const std::map<std::string, std::string>& variables) {
 std::unique_ptr<Bootstrap> make_torchrun(const TorchJob& job, Deadline deadline) {
   check_deadline(deadline);
   if (job.rank != 0) {
-    return join(places(job, resolve(job.host)),
+    return join(places(job, resolve_host(job.host)),
                 {.rank = job.rank, .size = job.size, .deadline = deadline});
   }
   // The host's own name may lead to an address that only this machine knows: listens at all.
   const bool local = job.host == "localhost" || job.host.starts_with("127.");
-  return make_tcp(listen_at_any(places(job, local ? resolve(job.host) : "0.0.0.0")), job.size,
+  return make_tcp(listen_at_any(places(job, local ? resolve_host(job.host) : "0.0.0.0")), job.size,
                   deadline);
 }
 

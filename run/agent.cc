@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/poll.h"
-#include "bootstrap/address.h"
+#include "host/base/address.h"
 #include "bootstrap/bootstraps.h"
 #include "host/base/error.h"
 
@@ -106,7 +106,7 @@ class Agent {
     try {
       check(share.command);
       if (share.first == 0) {
-        id_.emplace(bootstrap::find_address(share.interface));
+        id_.emplace(find_address(share.interface));
         id = id_->id().to_string();
       }
     } catch (const CannotStart& error) {

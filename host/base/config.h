@@ -60,6 +60,10 @@ using Microseconds = std::chrono::microseconds;
   X(int, tcp_size, "PEAL_TCP_SIZE", "1", (Count{1, 65536}), "number of PEs in a tcp job")          \
   X(std::string, tcp_interface, "PEAL_TCP_INTERFACE", "", Text{},                                  \
     "interface of rank 0, or its IPv4 address, where a job by pmix or pmi meets; empty = found")   \
+  X(std::string, interface, "PEAL_INTERFACE", "", Text{},                                          \
+    "interface, or IPv4 address, by which other hosts reach this one for messages; empty = found") \
+  X(Microseconds, host_timeout, "PEAL_HOST_TIMEOUT", "10s", (Time{Microseconds(0)}),               \
+    "silence of another host after which its PEs count as lost; 0 = never")                        \
   X(std::string, mpi_plugin, "PEAL_MPI_PLUGIN", "", Text{},                                        \
     "path of libpeal_mpi.so; empty = found beside the program")                                    \
   X(std::string, ibverbs, "PEAL_IBVERBS", "", Text{},                                              \

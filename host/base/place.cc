@@ -33,6 +33,12 @@ bool same_sockets(const Place& a, const Place& b) {
   return same_host(a, b) && a.network != 0 && a.network == b.network;
 }
 
+bool is_elsewhere(const Place& a, const Place& b) {
+  const bool told = a.boot_id[0] != '\0' && b.boot_id[0] != '\0';
+  const bool networks_told = a.network != 0 && b.network != 0;
+  return told && (a.boot_id != b.boot_id || (networks_told && a.network != b.network));
+}
+
 bool same_pids(const Place& a, const Place& b) {
   return same_host(a, b) && a.pid_namespace != 0 && a.pid_namespace == b.pid_namespace;
 }

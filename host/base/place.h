@@ -26,6 +26,9 @@ bool same_host(const Place& a, const Place& b);
 /// A socket of one is known to the other by its abstract name.
 bool same_sockets(const Place& a, const Place& b);
 
+/// On another host, or in another network namespace, as far as Linux tells of both.
+bool is_elsewhere(const Place& a, const Place& b);
+
 /// Both see the same processes under the same numbers.
 bool same_pids(const Place& a, const Place& b);
 

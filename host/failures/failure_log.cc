@@ -255,6 +255,16 @@ void FailureLog::peer_lost(int pe, int pid) {
   lose(pe);
 }
 
+void FailureLog::far_peer_lost(int pe, Departure how) {
+  const std::optional<Departure> told = group_.departure(pe);
+  if (!told || told->in_order()) group_.left(pe, std::move(how));
+  lose(pe);
+}
+
+void FailureLog::hear_of_loss(const Message& message) {
+  if (const std::optional<int> pe = group_.hear_of_loss(message)) lose(*pe);
+}
+
 void FailureLog::peer_left(const Message& message) {
   std::ranges::copy(group_.hear_leaving(message), std::back_inserter(leavers_));
 }

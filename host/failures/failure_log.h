@@ -76,6 +76,10 @@ class FailureLog {
 
   /// The process of `pe` has ended: ends all waits.
   void peer_lost(int pe, int pid);
+  /// The same of a PE of another host, that was found to be lost.
+  void far_peer_lost(int pe, Departure how);
+  /// A Message::Kind::kLost, from the watcher.
+  void hear_of_loss(const Message& message);
   /// A Message::Kind::kLeft, from the watcher.
   void peer_left(const Message& message);
   /// Behind all that the watcher has told: ends all waits where a PE has left, but not in order.

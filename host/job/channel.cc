@@ -2,6 +2,7 @@
 #include "host/job/channel.h"
 
 #include <fcntl.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -73,6 +74,24 @@ constexpr size_t kDescriptorRoom = CMSG_SPACE(Channel::kMaxDescriptors * sizeof(
 Channel::Channel(Bootstrap& bootstrap)
     : rank_(bootstrap.rank()), addresses_(gather_together(bootstrap, [this] { return open(); })) {}
 
+Channel::Channel(Bootstrap& bootstrap, std::span<const Place> places, const std::string& interface)
+    : rank_(bootstrap.rank()), addresses_(gather_together(bootstrap, [&] {
+        open_far(places, interface);
+        return open();
+      })) {
+  if (!far_) return;
+  std::vector<FarChannel::Address> addresses;
+  for (const Address& one : addresses_) addresses.push_back(one.far);
+  far_->connect(addresses_[0].secret, std::move(addresses));
+}
+
+void Channel::open_far(std::span<const Place> places, const std::string& interface) {
+  const Place& here = places[static_cast<size_t>(rank_)];
+  for (const Place& there : places) is_far_.push_back(is_elsewhere(here, there));
+  if (std::ranges::find(is_far_, true) == is_far_.end()) return;
+  far_ = std::make_unique<FarChannel>(rank_, interface);
+}
+
 Channel::Address Channel::open() {
   fd_ = Fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd_) fail_errno(errno, "socket(AF_UNIX, SOCK_DGRAM)");
@@ -87,6 +106,15 @@ Channel::Address Channel::open() {
     name += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
   }
   std::ranges::copy(name, address.name.begin());
+  if (far_) {
+    address.far = far_->address();
+    both_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
+    if (!both_) fail_errno(errno, "epoll_create1");
+    for (const int fd : {fd_.get(), far_->fd()}) {
+      epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
+      if (::epoll_ctl(both_.get(), EPOLL_CTL_ADD, fd, &event) != 0) fail_errno(errno, "epoll_ctl");
+    }
+  }
   sockaddr_un at{};
   if (::bind(fd_.get(), reinterpret_cast<sockaddr*>(&at), fill_in(&at, address.name.data())) != 0) {
     fail_errno(errno, "bind(@" + name + ")");
@@ -97,6 +125,31 @@ Channel::Address Channel::open() {
 Channel::Sent Channel::send(int pe, Message::Kind kind, const std::array<uint64_t, 4>& word,
                             std::span<const std::byte> payload,
                             std::span<const Fd> descriptors) const {
+  if (!is_far(pe)) return send_near(pe, kind, word, payload, descriptors);
+  if (!descriptors.empty()) return Sent::kGone;
+  const FarHead head{kind, word};
+  switch (far_->send(pe, std::as_bytes(std::span(&head, 1)), payload)) {
+    case FarChannel::Sent::kDone:
+      return Sent::kDone;
+    case FarChannel::Sent::kFull:
+      return Sent::kFull;
+    case FarChannel::Sent::kGone:
+      break;
+  }
+  return Sent::kGone;
+}
+
+Channel::Sent Channel::send_last(int pe, Message::Kind kind, const std::array<uint64_t, 4>& word,
+                                 std::span<const std::byte> payload) const noexcept {
+  if (!is_far(pe)) return send_near(pe, kind, word, payload, {});
+  const FarHead head{kind, word};
+  far_->send_once(pe, std::as_bytes(std::span(&head, 1)), payload);
+  return Sent::kDone;
+}
+
+Channel::Sent Channel::send_near(int pe, Message::Kind kind, const std::array<uint64_t, 4>& word,
+                                 std::span<const std::byte> payload,
+                                 std::span<const Fd> descriptors) const {
   Header header{addresses_[0].secret, kind, rank_, word};
   iovec parts[2] = {{&header, sizeof(header)},
                     {const_cast<std::byte*>(payload.data()), payload.size()}};
@@ -119,6 +172,23 @@ Channel::Sent Channel::send(int pe, Message::Kind kind, const std::array<uint64_
 }
 
 std::optional<Message> Channel::receive() const {
+  if (auto message = receive_near()) return message;
+  return far_ ? receive_far() : std::nullopt;
+}
+
+std::optional<Message> Channel::receive_far() const {
+  while (auto came = far_->receive()) {
+    auto& [from, bytes] = *came;
+    FarHead head{};
+    if (bytes.size() < sizeof(head)) continue;
+    std::memcpy(&head, bytes.data(), sizeof(head));
+    bytes.erase(bytes.begin(), bytes.begin() + sizeof(head));
+    return Message{head.kind, from, head.word, std::move(bytes)};
+  }
+  return std::nullopt;
+}
+
+std::optional<Message> Channel::receive_near() const {
   for (;;) {
     Header header{};
     std::vector<std::byte> payload(kMaxPayload);

@@ -1,21 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Short messages between the PEs of one host, beside the bootstrap: it still works when a PE has
-// died, and whoever sends never waits. Datagrams over Unix sockets with abstract names.
+// Short messages between PEs, beside the bootstrap: it still works when a PE has died, and whoever
+// sends never waits. Inside a host datagrams over Unix sockets with abstract names; between hosts,
+// or network namespaces, UDP (far_channel.h).
 //
 // A message counts only if it comes from this user and carries the job's secret, which the PEs were
-// told through the bootstrap. That keeps other users and other jobs out, not this user's programs.
+// told through the bootstrap, or, by UDP, a proof that its sender knows that. It keeps other users
+// and other jobs out, not this user's programs.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/fd.h"
+#include "host/base/place.h"
 #include "host/bootstrap.h"
+#include "host/job/far_channel.h"
 
 namespace peal {
 
@@ -28,7 +34,8 @@ struct Message {
     kWaitsAsked,
     kWaitsTold,
     kDescriptors,
-    kLeft
+    kLeft,
+    kLost
   };
   Kind kind;
   int32_t from;
@@ -43,13 +50,17 @@ class Channel {
   static constexpr size_t kMaxPayload = 32u << 10;
   static constexpr size_t kMaxDescriptors = 64;  // in one message; Linux has a limit of 253
 
-  /// Collective. Opens this PE's socket and learns where the others have theirs.
+  /// Collective. Opens this PE's socket and learns where the others have theirs. Sends to PEs of
+  /// other hosts are refused (kGone).
   explicit Channel(Bootstrap& bootstrap);
+  /// The same, with a UDP socket for PEs that are elsewhere as `places` (by PE) tell, if there are
+  /// any; at the address of this host that `interface` means (host/base/address.h).
+  Channel(Bootstrap& bootstrap, std::span<const Place> places, const std::string& interface);
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
   /// Readable when a message waits.
-  int fd() const { return fd_.get(); }
+  int fd() const { return both_ ? both_.get() : fd_.get(); }
 
   enum class Sent {
     kDone,
@@ -59,24 +70,48 @@ class Channel {
   Sent send(int pe, Message::Kind kind, const std::array<uint64_t, 4>& word,
             std::span<const std::byte> payload, std::span<const Fd> descriptors = {}) const;
 
+  /// What a PE that ends says, whose end nothing may delay: a payload of at most 1,000 bytes comes
+  /// whole, but need not come from one host to another. Allocates nothing, takes no lock.
+  Sent send_last(int pe, Message::Kind kind, const std::array<uint64_t, 4>& word,
+                 std::span<const std::byte> payload) const noexcept;
+
+  /// The way to PEs of other hosts; null where there are none.
+  FarChannel* far() const { return far_.get(); }
+  /// True of a PE to which that way leads.
+  bool is_far(int pe) const { return far_ != nullptr && is_far_[static_cast<size_t>(pe)]; }
+
   /// The next message, if one waits. Strangers' are dropped.
   std::optional<Message> receive() const;
 
  private:
   struct Address {
     std::array<char, 48> name;  // abstract: without the leading zero byte
-    std::array<std::byte, 16> secret;
+    JobSecret secret;
+    FarChannel::Address far;
+  };
+  /// In front of a message's payload, between hosts.
+  struct FarHead {
+    Message::Kind kind;
+    std::array<uint64_t, 4> word;
   };
   struct Header {
-    std::array<std::byte, 16> secret;
+    JobSecret secret;
     Message::Kind kind;
     int32_t from;
     std::array<uint64_t, 4> word;
   };
+  void open_far(std::span<const Place> places, const std::string& interface);
   Address open();
+  Sent send_near(int pe, Message::Kind kind, const std::array<uint64_t, 4>& word,
+                 std::span<const std::byte> payload, std::span<const Fd> descriptors) const;
+  std::optional<Message> receive_near() const;
+  std::optional<Message> receive_far() const;
 
   Fd fd_;
   int rank_;
+  std::unique_ptr<FarChannel> far_;
+  std::vector<bool> is_far_;        // by PE
+  Fd both_;                         // an epoll set of both sockets, where there are two
   std::vector<Address> addresses_;  // by PE
 };
 

@@ -23,6 +23,8 @@ struct Departure {
     kException,   // has ended its Runtime; `text` is the exception's, where it is known
     kTerminated,  // std::terminate(); the same
     kKilled,      // by signal `code`
+    kEnded,       // somehow: its host says that the process is gone
+    kSilent,      // its host has not answered for `code` ms; `text` says where
   };
   How how = How::kFinalized;
   int code = 0;

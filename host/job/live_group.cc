@@ -27,11 +27,12 @@ DepartureView view_of(const Departure& how) { return {how.how, how.code, how.tex
 
 }  // namespace
 
-LiveGroup::LiveGroup(std::unique_ptr<Bootstrap> all, std::chrono::milliseconds deadline)
+LiveGroup::LiveGroup(std::unique_ptr<Bootstrap> all, std::chrono::milliseconds deadline,
+                     const std::string& interface)
     : all_(std::move(all)),
       deadline_(deadline),
       places_(gather(*all_, Place::here())),
-      channel_(*all_),
+      channel_(*all_, places_, interface),
       states_(places_.size(), State::kLive) {}
 
 void LiveGroup::abort(const std::string& reason) {
@@ -81,6 +82,7 @@ void LiveGroup::barrier() {
 void LiveGroup::end(const std::function<bool()>& go_on) {
   if (generation_ == 0) return all_->end(go_on);
   go_on ? await_departures(go_on) : barrier();
+  await_sent();
 }
 
 // What each has announced is enough: leaving takes no call of the others.
@@ -107,8 +109,16 @@ void LiveGroup::leave(const Departure& how, const std::function<void()>& still_w
     leaving.lost_pe = loss->first;
     leaving.loss = view_of(loss->second);
   }
-  tell_all(leaving, how.in_order() ? std::min(deadline_, kFarewell) : kLastWords);
-  if (!how.in_order()) return quit(describe(how));
+  if (!how.in_order()) {
+    say_last(leaving);
+    return quit(describe(how));
+  }
+  const LeavingMessage message(leaving);
+  tell_all(
+      [&](int pe) {
+        return channel_.send(pe, Message::Kind::kLeft, message.word(), message.payload());
+      },
+      std::min(deadline_, kFarewell));
   std::string stopped;
   try {
     end([&] {
@@ -124,21 +134,29 @@ void LiveGroup::leave(const Departure& how, const std::function<void()>& still_w
 }
 
 void LiveGroup::announce(Departure::How how, int code, std::string_view text) const noexcept {
-  tell_all({.own = {how, code, text}}, kLastWords);
+  say_last({.own = {how, code, text}});
+}
+
+void LiveGroup::say_last(const Leaving& leaving) const noexcept {
+  const LeavingMessage message(leaving);
+  tell_all(
+      [&](int pe) {
+        return channel_.send_last(pe, Message::Kind::kLeft, message.word(), message.payload());
+      },
+      kLastWords);
 }
 
 // Many that leave at once fill a peer's socket, until its watcher has read: one that did not hear
-// of this PE would wait for it until the deadline. A handler of a signal may not allocate.
-void LiveGroup::tell_all(const Leaving& leaving, std::chrono::milliseconds time) const noexcept {
-  const LeavingMessage message(leaving);
+// of this PE would wait for it until the deadline.
+template <class Send>
+void LiveGroup::tell_all(const Send& send, std::chrono::milliseconds time) const {
   std::bitset<kTold> told;
   const auto tell = [&] {
     bool all = true;
     for (int pe = 0; pe < size(); ++pe) {
       const auto bit = static_cast<size_t>(pe);
       if (pe == rank() || (bit < kTold && told[bit])) continue;
-      const bool heard = channel_.send(pe, Message::Kind::kLeft, message.word(),
-                                       message.payload()) != Channel::Sent::kFull;
+      const bool heard = send(pe) != Channel::Sent::kFull;
       if (bit >= kTold) continue;
       told[bit] = heard;
       all &= heard;
@@ -146,6 +164,12 @@ void LiveGroup::tell_all(const Leaving& leaving, std::chrono::milliseconds time)
     return all;
   };
   peal::wait_until(tell, Clock::now() + time, kSendAgain);
+}
+
+void LiveGroup::await_sent() const {
+  const FarChannel* const far = channel_.far();
+  if (far == nullptr) return;
+  peal::wait_until([&] { return far->idle(live_pes()); }, Clock::now() + kFarewell, kSendAgain);
 }
 
 void LiveGroup::exchange_unmasked(std::span<const std::byte> mine, std::span<std::byte> all) {
@@ -292,6 +316,30 @@ std::vector<int> LiveGroup::hear_leaving(const Message& message) {
   leaves(message.from, heard->own, !heard->own.in_order());
   changed_.notify_all();
   return gone;
+}
+
+// PEs of the same host hear of it from the operating system, or from the same watch.
+void LiveGroup::pass_on_loss(int pe) const {
+  const Departure how = departure(pe).value_or(Departure{.how = Departure::How::kEnded});
+  const LeavingMessage message({.own = {}, .lost_pe = pe, .loss = view_of(how)});
+  for (const int to : live_pes()) {
+    if (to == rank() || to == pe) continue;
+    channel_.send(to, Message::Kind::kLost, message.word(), message.payload());
+  }
+}
+
+std::optional<int> LiveGroup::hear_of_loss(const Message& message) {
+  auto heard = read_leaving(message.word, message.payload);
+  if (!heard || !heard->loss || heard->loss->first >= size() || heard->loss->first == rank()) {
+    return std::nullopt;
+  }
+  const std::lock_guard lock(mutex_);
+  const auto known = departures_.find(heard->loss->first);
+  if (known == departures_.end() || known->second.in_order()) {
+    departures_.insert_or_assign(heard->loss->first, std::move(heard->loss->second));
+  }
+  changed_.notify_all();
+  return heard->loss->first;
 }
 
 std::optional<std::pair<int, Departure>> LiveGroup::first_loss() const {

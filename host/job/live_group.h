@@ -45,8 +45,10 @@ struct ChannelCall {
 /// from the watcher.
 class LiveGroup : public Bootstrap {
  public:
-  /// Collective. `deadline` is that of each call over the channel.
-  LiveGroup(std::unique_ptr<Bootstrap> all, std::chrono::milliseconds deadline);
+  /// Collective. `deadline` is that of each call over the channel, `interface` what PEs of other
+  /// hosts reach this one by (Channel).
+  LiveGroup(std::unique_ptr<Bootstrap> all, std::chrono::milliseconds deadline,
+            const std::string& interface = {});
 
   int rank() const override { return all_->rank(); }
   int size() const override { return all_->size(); }
@@ -62,7 +64,7 @@ class LiveGroup : public Bootstrap {
   /// `still_waiting` is called each time that the deadline has passed. Not in order: waits for
   /// nobody, but 100 ms for room in the others' sockets.
   void leave(const Departure& how, const std::function<void()>& still_waiting);
-  /// Tells the others on this host only, within 100 ms. For signal handlers, too.
+  /// Tells the others, within 100 ms; those of other hosts need not hear. For signal handlers, too.
   void announce(Departure::How how, int code, std::string_view text) const noexcept;
 
   /// What `call.pes` contribute, in their order; this PE is one of them. Not collective for others.
@@ -80,6 +82,11 @@ class LiveGroup : public Bootstrap {
   void left(int pe, Departure how);
   /// A Message::Kind::kLeft. Answers the PEs that it says are lost, in the order of their loss.
   std::vector<int> hear_leaving(const Message& message);
+  /// Tells PEs of other hosts that `pe`, of this host or of one that is silent, is lost, and how it
+  /// has left.
+  void pass_on_loss(int pe) const;
+  /// A Message::Kind::kLost: the PE that is lost. Nothing where that makes no sense.
+  std::optional<int> hear_of_loss(const Message& message);
   /// How `pe` has left, as far as is known.
   std::optional<Departure> departure(int pe) const;
   /// PEs that live, and have told that they leave in order, or have not.
@@ -123,8 +130,13 @@ class LiveGroup : public Bootstrap {
   /// Throws when `pe` can be waited for no longer.
   void check_still_waiting(int pe, Clock::time_point end) const;
   void await_departures(const std::function<bool()>& go_on);
-  /// Tells the other PEs, for `time` again where one has no room. For signal handlers, too.
-  void tell_all(const Leaving& leaving, std::chrono::milliseconds time) const noexcept;
+  /// Calls send(pe) for the other PEs, for `time` again where one has no room. Allocates nothing.
+  template <class Send>
+  void tell_all(const Send& send, std::chrono::milliseconds time) const;
+  /// For signal handlers, too.
+  void say_last(const Leaving& leaving) const noexcept;
+  /// Until PEs of other hosts have what was sent to them: this one's end would lose it.
+  void await_sent() const;
 
   std::unique_ptr<Bootstrap> all_;
   std::string name_;  // of the calls

@@ -5,8 +5,8 @@
 //
 // Asleep in poll() on the pidfds of the peers' processes and the channel, but for a look at what
 // kernels ran into, some times a second. Where the system refuses pidfds (Linux before 5.3, filters
-// of containers that do not know them) it looks at /proc/PID/stat 20 times a second. PEs on other
-// hosts are the NIC's business (retry exceeded).
+// of containers that do not know them) it looks at /proc/PID/stat 20 times a second. PEs of other
+// hosts are the matter of host_watch.h.
 #pragma once
 
 #include <poll.h>

@@ -90,7 +90,8 @@ JobMembership::JobMembership(std::unique_ptr<Bootstrap> bootstrap, const Config&
     : config(c),
       target(t),
       group(agreed(std::move(bootstrap), c, t),
-            std::chrono::duration_cast<std::chrono::milliseconds>(c.bootstrap_timeout)),
+            std::chrono::duration_cast<std::chrono::milliseconds>(c.bootstrap_timeout),
+            c.interface),
       log(c.log, group.rank()) {}
 
 }  // namespace peal

@@ -277,7 +277,8 @@ void Runtime::mask(const std::vector<int>& pes) {
     if (pe == group.rank()) fail(ErrorCode::kInvalidArgument, "mask: PE {} is this one", pe);
     const Place& there = group.places()[static_cast<size_t>(pe)];
     const bool here = same_process(there, group.places()[static_cast<size_t>(group.rank())]);
-    if (here || parts().services->watcher.watches(pe)) watched.push_back(pe);
+    const bool told = group.channel().is_far(pe) && group.channel().far()->hears();
+    if (here || told || parts().services->watcher.watches(pe)) watched.push_back(pe);
   }
   if (const int alive = group.await_lost(watched, kUntilNoticed); alive >= 0) {
     fail(

@@ -57,6 +57,9 @@ uint32_t blocks_at_once(Bootstrap& group, const Gpu* gpu) {
   return static_cast<uint32_t>(std::max<int64_t>(least, 1));
 }
 
+// Until a way that brings nothing is said to.
+constexpr std::chrono::seconds kUnheard{10};
+
 // Doorbells for NICs that kernels ring, else nothing.
 Doorbells doorbells_for(const JobMembership& job, const MemoryFabric& fabric) {
   Doorbells doorbells;
@@ -110,6 +113,7 @@ Services::Services(JobMembership& job, MemoryFabric& fabric, ContextParts& parts
           .executor = executor_for(job, fabric, most_blocks),
           .answers = shared_memory(fabric.gpu, CallEngine::kAnswerBytes, "peal-answers"),
           .own_words = own_words(job, fabric)}),
+      host_watch(job.group.places(), job.group.rank(), job.config.host_timeout),
       watcher(job.group.places(), job.group.channel().fd(), watcher_calls()) {
   parts.contexts.before_drop([this](const ContextOwner& context) { failures.keep_of(context); });
   fabric.windows.before_end([this](const std::byte* begin) { files.forget_memory(begin); });
@@ -121,7 +125,11 @@ Services::~Services() {
 }
 
 Watcher::Callbacks Services::watcher_calls() {
-  return {.lost = [this](int pe, int pid) { failures.peer_lost(pe, pid); },
+  return {.lost =
+              [this](int pe, int pid) {
+                failures.peer_lost(pe, pid);
+                pass_on_losses();
+              },
           .message = [this] { take_messages(); },
           .look = [this, simulated = simt::in_simulation()] { look(simulated); },
           .broken =
@@ -134,8 +142,49 @@ Watcher::Callbacks Services::watcher_calls() {
 // In a simulation kernels' memory is for its processes alone.
 void Services::look(bool simulated) {
   failures.lose_leavers();
+  look_at_hosts();
   exit_after_pthread_exit();
   if (job_.config.report_failures && !simulated) failures.look();
+}
+
+// What was not acknowledged goes again, hosts are asked, and who does not answer is lost.
+void Services::look_at_hosts() {
+  FarChannel* const far = job_.group.channel().far();
+  if (far == nullptr) return;
+  far->look();
+  const FarChannel::Time now = FarChannel::now();
+  const std::vector<int> live = job_.group.live_pes();
+  for (const int pe : host_watch.to_ask(live, now)) far->ask(pe);
+  for (const int pe : far->unheard(kUnheard)) {
+    job_.log.warn(
+        "runtime",
+        "PE {} does not answer at {}: its end, abort() and what it waits for are not told "
+        "between it and this PE; open UDP between the hosts, or set PEAL_INTERFACE",
+        pe, far->describe(pe));
+  }
+  const auto heard = [&](int pe) { return far->heard(pe); };
+  for (const auto& [pe, silent] : host_watch.losses(live, now, heard)) {
+    if (left_in_order(pe)) continue;  // its process may have ended behind its job
+    const auto limit =
+        std::chrono::duration_cast<std::chrono::milliseconds>(job_.config.host_timeout);
+    failures.far_peer_lost(pe, {.how = silent ? Departure::How::kSilent : Departure::How::kEnded,
+                                .code = silent ? static_cast<int>(limit.count()) : 0,
+                                .text = far->describe(pe)});
+    job_.group.pass_on_loss(pe);
+  }
+}
+
+bool Services::left_in_order(int pe) const {
+  const std::optional<Departure> how = job_.group.departure(pe);
+  return how && how->in_order();
+}
+
+// All that were lost here: who spoke before may be among them.
+void Services::pass_on_losses() {
+  if (job_.group.channel().far() == nullptr || !host_watch.speaks(job_.group.live_pes())) return;
+  for (const int pe : job_.group.lost_pes()) {
+    if (!job_.group.channel().is_far(pe) && !left_in_order(pe)) job_.group.pass_on_loss(pe);
+  }
 }
 
 void Services::take_messages() {
@@ -146,6 +195,9 @@ void Services::take_messages() {
         break;
       case Message::Kind::kLeft:
         failures.peer_left(*message);
+        break;
+      case Message::Kind::kLost:
+        failures.hear_of_loss(*message);
         break;
       case Message::Kind::kExchange:
         job_.group.deliver(std::move(*message));

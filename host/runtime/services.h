@@ -17,6 +17,7 @@
 #include "host/failures/failure_log.h"
 #include "host/failures/flight_log.h"
 #include "host/failures/inquiry.h"
+#include "host/job/host_watch.h"
 #include "host/job/watcher.h"
 #include "host/runtime/fabric.h"
 #include "host/runtime/job.h"
@@ -74,11 +75,16 @@ struct Services {
   FailureLog failures;  // whose callback may use all of these and contexts
   Inquiry inquiry;
   CallEngine calls;
+  HostWatch host_watch;
   Watcher watcher;  // last: its thread uses what is above
 
  private:
   Watcher::Callbacks watcher_calls();
   void look(bool simulated);
+  void look_at_hosts();
+  /// To PEs of other hosts, where this PE speaks for its own.
+  void pass_on_losses();
+  bool left_in_order(int pe) const;
   void take_messages();
 };
 

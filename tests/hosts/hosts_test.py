@@ -26,6 +26,7 @@ SETTINGS = {
     "PEAL_HEAP_SIZE": "16M",
     "PEAL_ACK_TIMEOUT": "17",  # 0.5 s: a dead peer is told from a slow one by seven of these
     "PEAL_TIMEOUT": "40s",  # a host without KVM is slow
+    "PEAL_HOST_TIMEOUT": "30s",
 }
 JOB_SECONDS = 120
 LONG_JOB = f"message_rate --warmup 10 --iters 50 --json --sizes {','.join(['8'] * 100)}"  # a row for each
@@ -104,16 +105,29 @@ def under_way(machines, pes):
     require(pes, pes[0].status is None, "a job that is under way")
 
 
-def lose_a_pe_and_go_on(machines):
-    """PEs of one host hear of it from the operating system: those that are left mask it."""
-    pes = start(machines, "111", "survive")
-    finish(machines, pes)
+def require_going_on(pes, why):
+    """PE 0 and 2 mask PE 1, of which they have heard why it is lost, and go on."""
     for rank in (0, 2):
         require(pes, pes[rank].status == 0 and "went on without PE 1" in pes[rank].text(), f"PE {rank} goes on")
+    require(pes, any(why in pes[rank].text() for rank in (0, 2)), why)
+
+
+def lose_a_pe_and_go_on(machines, where, why):
+    """PEs of its own host hear of it from the operating system, and tell the others; or its host's network tells."""
+    pes = start(machines, where, "survive")
+    finish(machines, pes)
+    require_going_on(pes, why)
+
+
+def hear_of_an_abort(machines):
+    """A PE of another host calls the job off: waits of kernels end at once, and its reason is told."""
+    pes = start(machines, "1231", "survive abort")
+    finish(machines, pes)
+    require(pes, all(pe.status == 0 and "PE 1 aborted: PE 1 has had enough" in pe.text() for pe in pes), "all hear")
 
 
 def lose_a_pe_of_another_host(machines):
-    """Nobody tells of it but the NIC and the connection to PE 0: every wait ends, with an error, and PE 1 is named."""
+    """Every wait ends, with an error, and PE 1 is named."""
     pes = start(machines, "12", LONG_JOB)
     under_way(machines, pes)
     machines.kill(pes[1])
@@ -122,25 +136,30 @@ def lose_a_pe_of_another_host(machines):
 
 
 def lose_a_host(machines):
-    """Nobody says good-bye: the NIC's retries end, and so do the deadlines of those that wait in the bootstrap."""
-    pes = start(machines, "13", LONG_JOB,
-                {"PEAL_BOOTSTRAP_TIMEOUT": "15s"})
-    under_way(machines, pes)
+    """Nobody says good-bye: its silence is noticed, and the others go on without it."""
+    pes = start(machines, "132", "survive stay", {"PEAL_HOST_TIMEOUT": "12s"})
+    machines.wait(lambda: all("in the second barrier" in pe.text() for pe in pes), JOB_SECONDS, "the second barrier")
     machines.power_off(3)
-    finish(machines, pes[:1])
-    require_end(pes)
+    finish(machines, [pes[0], pes[2]])
+    require_going_on(pes, "nor has any PE of its host")
     run(machines, "12", "ring", "", "ok")  # the others are well
 
 
-LOSSES = [lose_a_pe_and_go_on, lose_a_pe_of_another_host, lose_a_host]  # the last one for good
+LOSSES = {
+    "lose_a_pe_and_go_on": lambda machines: lose_a_pe_and_go_on(machines, "111", "signal 9"),
+    "lose_a_pe_of_another_host_and_go_on": lambda machines: lose_a_pe_and_go_on(machines, "1223", "has ended"),
+    "lose_the_only_pe_of_a_host_and_go_on": lambda machines: lose_a_pe_and_go_on(machines, "123", "as its host says"),
+    "hear_of_an_abort": hear_of_an_abort,
+    "lose_a_pe_of_another_host": lose_a_pe_of_another_host,
+    "lose_a_host": lose_a_host,  # the last one, for good
+}
 
 
 def cases():
     for where, program, arguments, wanted in JOBS:
         name = f"{program.removesuffix('_mptest_program')}_on_{'_'.join(where)}"
         yield name, lambda machines, job=(where, program, arguments, wanted): run(machines, *job)
-    for loss in LOSSES:
-        yield loss.__name__, loss
+    yield from LOSSES.items()
 
 
 def why_not():

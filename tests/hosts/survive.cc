@@ -2,13 +2,19 @@
 //
 // A job that loses PE 1 and goes on: the others see it end in a barrier, mask it, and exchange
 // words. For hosts_test.py.
+//
+//   survive         PE 1 kills itself
+//   survive stay    PE 1 stays, until its host is switched off
+//   survive abort   PE 1 calls the job off, and the others hear of that
 #include <signal.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "peal/peal.h"
@@ -46,22 +52,47 @@ void require(Status seen, Status wanted, const char* what) {
   if (seen != wanted) throw std::runtime_error(std::string(what) + ": " + to_string(seen));
 }
 
-int live() {
+/// PE 1's part, once all others are past the first barrier.
+void end_somehow(peal::Runtime& pe, std::string_view how) {
+  if (how == "abort") {
+    pe.abort("PE 1 has had enough");
+    return;
+  }
+  if (how != "stay") raise(SIGKILL);
+  for (;;) ::pause();
+}
+
+/// The NIC may tell of it before the operating system, or another host, does.
+void await_loss(const peal::Runtime& pe) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (pe.lost_pes().empty() && std::chrono::steady_clock::now() < until) {
+    std::this_thread::yield();
+  }
+}
+
+int live(std::string_view how) {
   peal::Runtime pe = peal::start();
   auto* const words = pe.allocate<uint64_t>(static_cast<size_t>(pe.n_pes()));
   auto* const told = pe.allocate<uint64_t>(static_cast<size_t>(pe.n_pes()));
   Status ended{};
   peal::launch({}, meet_for_the_last_time, pe.context(), told, &ended).wait();
   require(ended, Status::kOk, "the first barrier");
-  if (pe.my_pe() == 1) raise(SIGKILL);
+  std::puts("in the second barrier");
+  std::fflush(stdout);
+  if (pe.my_pe() == 1) {
+    end_somehow(pe, how);
+    std::puts(pe.failure().text.c_str());
+    return 0;  // the others are in a barrier that it does not come to
+  }
   peal::launch({}, meet, pe.context(), &ended).wait();
   std::fprintf(stderr, "PE %d: %s\n", pe.my_pe(), to_string(ended));
-
-  // The NIC may tell of it before the operating system does.
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (pe.lost_pes().empty() && std::chrono::steady_clock::now() < until) {
-    std::this_thread::yield();
+  if (how == "abort") {
+    require(ended, Status::kAborted, "the second barrier");
+    std::puts(pe.failure().text.c_str());
+    return 0;
   }
+
+  await_loss(pe);
   pe.mask(pe.lost_pes());
   peal::launch({}, exchange, pe.context(), words, 1, &ended).wait();
   require(ended, Status::kOk, "the exchange of those that are left");
@@ -71,4 +102,6 @@ int live() {
 
 }  // namespace
 
-int main() { return peal::run_main(live); }
+int main(int argc, char** argv) {
+  return peal::run_main([&] { return live(argc > 1 ? argv[1] : ""); });
+}

@@ -18,7 +18,7 @@ HOMES = {
     r"^mpi\.h$": r"^(bootstrap/mpi\.cc|compat/examples/|tests/)",
     r"^infiniband/": r"^(host/nic/|softnic/abi/|tests/)",
     r"^boost/": r"^(simt/lanes/|tests/)",
-    r"^nettle/": r"^(bootstrap/|tests/)",
+    r"^nettle/": r"^(bootstrap/|host/job/packet\.cc|tests/)",
     r"^cuda": r"^(device/base/|compat/|softnic/engine/word\.h|softnic/gpu/|tests/|.*\.cu$)",
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.M)

@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace peal::bootstrap {
+namespace peal {
 
 /// The IPv4 address of this machine that `text` means: an address, an interface ("eth0"), or empty:
 /// that of the interface which leads to other networks, else of any that is up, else 127.0.0.1.
@@ -13,6 +13,6 @@ namespace peal::bootstrap {
 std::string find_address(const std::string& text);
 
 /// The IPv4 address of the machine called `host`. Throws kConfiguration where it has none.
-std::string resolve(const std::string& host);
+std::string resolve_host(const std::string& host);
 
-}  // namespace peal::bootstrap
+}  // namespace peal

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bootstrap/address.h"
+#include "host/base/address.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -15,7 +15,7 @@
 #include "base/fd.h"
 #include "host/base/error.h"
 
-namespace peal::bootstrap {
+namespace peal {
 namespace {
 
 struct Interface {
@@ -84,7 +84,7 @@ std::string find_address(const std::string& text) {
        names.empty() ? "there is none" : names);
 }
 
-std::string resolve(const std::string& host) {
+std::string resolve_host(const std::string& host) {
   addrinfo hints{};
   hints.ai_family = AF_INET;
   hints.ai_socktype = SOCK_STREAM;
@@ -98,4 +98,4 @@ std::string resolve(const std::string& host) {
   return text_of(list->ai_addr);
 }
 
-}  // namespace peal::bootstrap
+}  // namespace peal

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Messages to the PEs of other hosts, over one UDP socket: no connection, no thread and no
+// descriptor a peer, and memory only for those that are talked to.
+//
+//   send()       whole, in order and again until it has come (message_stream.h)
+//   send_once()  one datagram, and a second one: a last word, also of a handler of a signal
+//   receive()    what has come; answers packets that ask for it
+//   look()       now and then: what was not acknowledged is sent again
+//
+// What a network says of a port that nobody listens at (ICMP) is noted of PEs that were heard
+// before: their process has ended.
+#pragma once
+
+#include <netinet/in.h>
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/run_clock.h"
+#include "host/job/message_stream.h"
+#include "host/job/packet.h"
+
+namespace peal {
+
+/// Thread-safe.
+class FarChannel {
+ public:
+  using Time = std::chrono::nanoseconds;
+  /// Where a PE has its socket; plain bytes, in network order.
+  struct Address {
+    std::array<char, 32> host;  // what its host calls itself
+    in_addr_t internet = 0;
+    in_port_t port = 0;  // 0: it has none
+  };
+  /// What is known of a PE from what came from it.
+  struct Heard {
+    bool ever = false;
+    bool refused = false;  // its port is closed
+    Time at{0};            // the last time
+  };
+
+  /// Opens the socket, at the address of this host that `interface` means (host/base/address.h).
+  FarChannel(int rank, const std::string& interface);
+  FarChannel(const FarChannel&) = delete;
+  FarChannel& operator=(const FarChannel&) = delete;
+
+  const Address& address() const { return address_; }
+  /// Of all PEs, by PE. Before anything else is called.
+  void connect(const JobSecret& secret, std::vector<Address> addresses);
+
+  int fd() const { return fd_.get(); }
+  enum class Sent { kDone, kFull, kGone };
+  Sent send(int pe, std::span<const std::byte> head, std::span<const std::byte> payload);
+  /// `head` and `payload` together at most kPartBytes. Allocates nothing, takes no lock.
+  void send_once(int pe, std::span<const std::byte> head,
+                 std::span<const std::byte> payload) noexcept;
+  /// The next message, and the PE that it is from.
+  std::optional<std::pair<int, std::vector<std::byte>>> receive();
+  void look();
+  /// Asks `pe` for an answer.
+  void ask(int pe);
+  Heard heard(int pe) const;
+  /// True once anybody was heard: this way leads to other hosts.
+  bool hears() const;
+  /// Those that were sent something, or asked, `longer_ago` than this and were never heard; each is
+  /// told once.
+  std::vector<int> unheard(Time longer_ago);
+  /// True where all that was sent to `pes` has come, but for those whose process has ended.
+  bool idle(const std::vector<int>& pes) const;
+  /// "10.0.0.2:4711 (host b)".
+  std::string describe(int pe) const;
+
+  static Time now() { return Time(static_cast<Time::rep>(running_ns())); }
+
+ private:
+  struct Peer {
+    MessageStream stream;
+    Heard heard;
+    bool owes = false;              // an acknowledgement
+    std::optional<Time> spoken_to;  // the first time; none once it was told as unheard
+  };
+  bool transmit(int pe, const Packet& packet) const noexcept;
+  void send_due(int pe, Peer& peer);
+  void pay(int pe, Peer& peer);
+  void note_refusals();
+  std::optional<std::pair<int, std::vector<std::byte>>> take(std::span<const std::byte> datagram);
+  /// A peer that is sent something.
+  Peer& peer(int pe);
+
+  int rank_;
+  Fd fd_;
+  Address address_{};
+  JobSecret secret_{};
+  std::vector<Address> addresses_;
+  mutable std::mutex mutex_;
+  std::map<int, Peer> peers_;
+};
+
+}  // namespace peal

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which PEs of other hosts are lost, when their own host does not tell.
+//
+//   host A: PE 0 1   --asks-->   host B: PE 2 3   --asks-->   host C: PE 4 5   --asks-->  host A
+//
+// The first live PE of each host asks all PEs of the next host, four times a second. A process that
+// has ended is told of by its host's network ("port unreachable"), and by its neighbours there.
+// When no PE of a host has answered for the limit, the host, or the network to it, is taken for
+// lost with all of its PEs. A PE that was never heard is not: there may be no way for UDP.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "host/base/place.h"
+#include "host/job/far_channel.h"
+
+namespace peal {
+
+/// Used by one thread.
+class HostWatch {
+ public:
+  using Time = FarChannel::Time;
+  static constexpr Time kAskAgain = std::chrono::milliseconds(250);
+
+  /// `limit` of silence; zero: silence is no loss.
+  HostWatch(std::span<const Place> places, int rank, Time limit);
+
+  /// Whom this PE has to ask now, of those that are `live` (in order, this one among them).
+  std::vector<int> to_ask(const std::vector<int>& live, Time now);
+  /// A PE that is lost, and whether its host is silent: else its process has ended.
+  using Loss = std::pair<int, bool>;
+  /// Of those that this PE asks; `heard` answers by PE.
+  std::vector<Loss> losses(const std::vector<int>& live, Time now,
+                           const std::function<FarChannel::Heard(int pe)>& heard) const;
+  /// True for the PE that speaks for its host.
+  bool speaks(const std::vector<int>& live) const;
+
+ private:
+  /// The live PEs of the host that this one asks.
+  std::vector<int> asked(const std::vector<int>& live) const;
+
+  int rank_;
+  Time limit_;
+  std::vector<int> hosts_;  // by PE: the first PE of its host
+  Time asked_at_{-kAskAgain};
+};
+
+}  // namespace peal
