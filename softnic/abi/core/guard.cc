@@ -6,27 +6,34 @@
 #include <cstdio>
 #include <new>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 #include <system_error>
 
 namespace peal::softnic::abi {
 namespace {
 
-// As errno is: the C interface has no other place for it.
-thread_local char why[1024] = "";
+// As errno is: the C interface has no other place for it. A string, for the block that threads are
+// born with is small: all thread-locals of this library lie there (lost_memory.cc), and a program
+// that loads it late, such as Python, has some 1,600 bytes left for all libraries.
+thread_local std::string why;
 
 /// errno has no room for which file or variable, nor for what it should be.
 int explained(int error, std::string_view text, const char* remedy = "") noexcept {
   constexpr std::string_view kWho = "softnic: ";
   if (text.starts_with(kWho)) text.remove_prefix(kWho.size());
-  std::snprintf(why, sizeof why, "%.*s%s", static_cast<int>(text.size()), text.data(), remedy);
-  std::fprintf(stderr, "softnic: %s\n", why);
+  std::fprintf(stderr, "softnic: %.*s%s\n", static_cast<int>(text.size()), text.data(), remedy);
+  try {
+    why.assign(text).append(remedy);
+  } catch (const std::bad_alloc&) {
+    why.clear();
+  }
   return error;
 }
 
 }  // namespace
 
-const char* why_refused() noexcept { return why; }
+const char* why_refused() noexcept { return why.c_str(); }
 
 int errno_of(CommandStatus status) {
   constexpr Row<CommandStatus, int> kErrors[] = {
@@ -57,7 +64,7 @@ std::recursive_mutex& control_mutex() {
 }
 
 int errno_of_current_exception() noexcept {
-  why[0] = '\0';
+  why.clear();
   try {
     throw;
   } catch (const Errno& failure) {
