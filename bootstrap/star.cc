@@ -193,6 +193,7 @@ void Star::gather(const Header& call, std::span<const std::byte> mine, std::span
     admit(call, *event, all);
     came[static_cast<std::size_t>(event->peer)] = true;
   }
+  if (call.kind == FrameKind::kLeave) all_have_come();
   tell_all(make_message({.call = call.call, .kind = FrameKind::kAnswer, .bytes = all.size()}, all));
   wire_->flush(Clock::now() + deadline_);
 }

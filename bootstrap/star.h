@@ -88,6 +88,10 @@ class Star : public Bootstrap {
   /// function. Rank 0 only.
   [[noreturn]] void give_up(ErrorCode code, const std::string& text);
 
+ protected:
+  /// At rank 0, once all have come to their end and before any of them goes on from there.
+  virtual void all_have_come() {}
+
  private:
   void collective(FrameKind kind, std::span<const std::byte> mine, std::span<std::byte> all);
   void gather(const Header& call, std::span<const std::byte> mine, std::span<std::byte> all);
