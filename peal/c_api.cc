@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -145,6 +146,30 @@ int peal_finalize() {
   });
 }
 
+// The Runtime is destroyed while an exception is on its way, which is how it leaves in a hurry; the
+// text that the others are told is that of the one being handled.
+int peal_leave(const char* reason) {
+  return guarded(-1, [&] {
+    initialised("peal_leave");
+    try {
+      throw std::runtime_error(reason == nullptr ? "peal_leave" : reason);
+    } catch (const std::runtime_error&) {
+      try {
+        const peal::Runtime ending = std::move(*runtime());
+        peal::c::finish();
+        throw;
+      } catch (const std::runtime_error&) {
+        return 0;
+      }
+    }
+  });
+}
+
+int peal_abort(const char* reason) {
+  return done("peal_abort",
+              [&](peal::Runtime& pe) { pe.abort(reason == nullptr ? "peal_abort" : reason); });
+}
+
 int peal_my_pe() {
   return guarded(-1, [] { return initialised("peal_my_pe").my_pe(); });
 }
@@ -173,6 +198,10 @@ void* peal_calloc_host(size_t count, size_t bytes) {
 
 int peal_free(void* pointer) {
   return done("peal_free", [&](peal::Runtime& pe) { pe.free(pointer); });
+}
+
+void* peal_ptr(const void* symmetric, int pe) {
+  return guarded(nullptr, [&] { return initialised("peal_ptr").ptr(symmetric, pe); });
 }
 
 int peal_barrier() {

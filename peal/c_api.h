@@ -37,6 +37,16 @@ int peal_init(void);
  * too. Where it is not called, exit() and the return of main() do the same. */
 int peal_finalize(void);
 
+/** Ends this PE's part in the job at once, as an exception in C++ does: it waits for nobody, and
+ * waits of the other PEs end with "lost PE", who are told `reason` (NULL: none). Calls of other
+ * threads have to be over. -1 when not initialised. */
+int peal_leave(const char* reason);
+
+/** Ends every wait of kernels and of calls of peal/c_calls.h, on all PEs, with "aborted", the
+ * number of this PE and `reason` (NULL: none). Not collective, never waits, and other threads may
+ * be in calls. Contexts stay aborted until Runtime::recover(). */
+int peal_abort(const char* reason);
+
 /** This PE's number, 0 .. peal_n_pes() - 1; -1 before peal_init. */
 int peal_my_pe(void);
 
@@ -59,6 +69,10 @@ void* peal_calloc_host(size_t count, size_t bytes);
 
 /** Collective: gives symmetric memory back. NULL is no block, and no error, if all PEs give it. */
 int peal_free(void* pointer);
+
+/** What this PE's address of symmetric memory stands for at `pe`, for loads and stores of this PE;
+ * NULL, and no error, where only the NIC reaches it, and for what is not symmetric. */
+void* peal_ptr(const void* symmetric, int pe);
 
 /** Collective: returns once every PE has called it. Says nothing of transfers; kernels have quiet
  * and barrier_all. */

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "peal/c_api.h"
+#include "peal/c_calls.h"
 #include "peal/peal.h"
 
 namespace {
@@ -83,6 +84,49 @@ TEST(CApi, LeadsToKernels) {
 TEST(CApi, Finalizes) {
   EXPECT_EQ(peal_finalize(), 0);
   EXPECT_EQ(peal_my_pe(), -1);
+  EXPECT_EQ(peal_abort("before init"), -1);
+  EXPECT_EQ(peal_leave("before init"), -1);
+}
+
+// Hazard: the PE that was first in its next job knocked at the door of PE 0's last one, which was
+// about to close, and heard that PE 0 had died.
+TEST(CApi, BeginsAgainAtOnce) {
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_EQ(peal_init(), 0) << peal_error();
+    EXPECT_EQ(peal_n_pes(), 2);
+    ASSERT_EQ(peal_finalize(), 0) << peal_error();
+  }
+}
+
+/// A word that nobody sets, in a job of its own.
+const uint64_t* never_set() {
+  EXPECT_EQ(peal_init(), 0) << peal_error();
+  return static_cast<uint64_t*>(peal_calloc(1, 8));
+}
+
+TEST(CApi, AbortEndsTheWaitsOfAllPes) {
+  const uint64_t* const word = never_set();
+  if (peal_my_pe() == 1) {
+    EXPECT_EQ(peal_abort("had enough"), 0) << peal_error();
+  }
+  EXPECT_EQ(peal_wait_until(word, PEAL_UINT64, PEAL_NE, 0), -1);
+  const std::string why = peal_error();
+  EXPECT_NE(why.find("had enough"), std::string::npos) << why;
+  EXPECT_NE(why.find("PE 1"), std::string::npos) << why;
+  EXPECT_EQ(peal_finalize(), 0) << peal_error();
+}
+
+// Hazard: a program that ends because of an error of its own waited for PEs that waited for it.
+TEST(CApi, LeavesAtOnceAndTellsTheOthersWhy) {
+  const uint64_t* const word = never_set();
+  if (peal_my_pe() == 0) {
+    EXPECT_EQ(peal_wait_until(word, PEAL_UINT64, PEAL_NE, 0), -1);
+    const std::string why = peal_error();
+    EXPECT_NE(why.find("PE 1"), std::string::npos) << why;
+    EXPECT_NE(why.find("out of data"), std::string::npos) << why;
+  }
+  EXPECT_EQ(peal_leave("out of data"), 0) << peal_error();
+  EXPECT_EQ(peal_n_pes(), -1);
 }
 
 }  // namespace

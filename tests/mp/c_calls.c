@@ -5,6 +5,7 @@
 #include "peal/c_calls.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int failures = 0;
@@ -139,6 +140,21 @@ static void refusals(uint64_t* data) {
   EXPECT(peal_atomic(PEAL_ATOMIC_ADD, data, 1, 2, 0) == -1);
 }
 
+/* By the NIC alone there is no pointer to a peer. */
+static void pointers(uint64_t* data) {
+  const int next = (peal_my_pe() + 1) % peal_n_pes();
+  const char* const transport = getenv("PEAL_TRANSPORT");
+  const int mapped = transport != NULL && strcmp(transport, "p2p") == 0;
+  uint64_t outside = 0;
+  uint64_t* const there = peal_ptr(data + 1, next);
+  data[1] = 50 + (uint64_t)peal_my_pe();
+  WORKS(peal_barrier_all());
+  EXPECT((there != NULL) == mapped && (!mapped || *there == 50 + (uint64_t)next));
+  EXPECT(peal_ptr(data, peal_my_pe()) == data);
+  EXPECT(peal_ptr(data, 99) == NULL && peal_ptr(data, -1) == NULL && peal_ptr(&outside, 0) == NULL);
+  WORKS(peal_barrier_all());
+}
+
 /* Hazard: what lies at home is this program's own, and NULL there was a crash. */
 static void nulls(uint64_t* data) {
   const peal_signal_t signal = {data + 1, 1, 0, PEAL_SIGNAL_SET};
@@ -183,6 +199,7 @@ int main(void) {
   EXPECT(peal_team_world_pe(half, 0) == peal_my_pe() % 2);
   collectives(half, data, stream);
   WORKS(peal_team_free(half));
+  pointers(words);
   nulls(words);
   refusals(words);
   WORKS(peal_barrier_all());
