@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""peal: one-sided communication between the processes (PEs) of a job, on symmetric arrays.
+
+    import numpy as np, peal
+    with peal.job():
+        x = peal.full(1000, peal.my_pe() + 1, np.float32)
+        y = peal.zeros(1000, np.float32)
+        peal.all_reduce(y, x, "sum")
+        print(np.from_dlpack(y)[0])           # peal-run -n 4 python example.py
+
+An array lies at every PE; its memory at PE 3 is named by this PE's own array and the number 3. Collective calls are made
+by all PEs in the same order. What fails raises peal.Error. docs/python.md has it all in a table."""
+from peal._array import Array, empty, full, zeros
+from peal._collectives import all_gather, all_reduce, all_to_all, broadcast, exclusive_scan, reduce, reduce_scatter, scan
+from peal._job import abort, current, finalize, init, job
+from peal._operations import (
+    atomic_add, atomic_compare_swap, atomic_fetch, atomic_fetch_add, atomic_fetch_and, atomic_fetch_or, atomic_fetch_xor,
+    atomic_set, atomic_swap, barrier, fence, get, put, put_signal, quiet, register, signal, signal_wait, unregister,
+    wait_until,
+)
+from peal._team import Team, world
+from peal.errors import ArgumentError, Error
+
+
+def my_pe() -> int:
+    """This PE's number, 0 to n_pes() - 1."""
+    return current("my_pe").my_pe
+
+
+def n_pes() -> int:
+    """Number of PEs of the job."""
+    return current("n_pes").n_pes
+
+
+def collect() -> int:
+    """Collective: gives back the arrays that all PEs have dropped, and answers how many; allocations do the same."""
+    return current("collect").heap.collect()
+
+
+__all__ = [
+    "ArgumentError", "Array", "Error", "Team", "abort", "all_gather", "all_reduce", "all_to_all", "atomic_add",
+    "atomic_compare_swap", "atomic_fetch", "atomic_fetch_add", "atomic_fetch_and", "atomic_fetch_or", "atomic_fetch_xor",
+    "atomic_set", "atomic_swap", "barrier", "broadcast", "collect", "empty", "exclusive_scan", "fence", "finalize", "full",
+    "get", "init", "job", "my_pe", "n_pes", "put", "put_signal", "quiet", "reduce", "reduce_scatter", "register", "scan",
+    "signal", "signal_wait", "unregister", "wait_until", "world", "zeros",
+]

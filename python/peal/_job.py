@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process' part in a job: init(), finalize(), job(), and what the two leave to the end of the process and to fork()."""
+import atexit
+import os
+import sys
+import traceback
+
+from peal import _afterlife
+from peal._library import answer, must
+from peal._memory import Heap
+from peal._waits import Caller
+from peal.errors import Error
+
+_PATIENCE_S = 5  # for waits that were aborted
+
+
+class Pe:
+    """What a process has between init() and finalize()."""
+
+    def __init__(self):
+        self.caller = Caller()
+        try:
+            self.caller.run(must, "init", "init")
+            self.my_pe = answer("my_pe", "my_pe")
+            self.n_pes = answer("n_pes", "n_pes")
+            self.world = answer("init", "team_world")
+            self.heap = Heap(self)
+        except BaseException:
+            self.caller.end()
+            raise
+
+
+_pe = None
+_why_none = "call peal.init() first, or use `with peal.job():`"
+
+
+def current(call):
+    """The Pe of this process. Raises Error, naming `call`, before init(), after finalize() and in a forked child."""
+    if _pe is None:
+        raise Error(f"peal.{call}: {_why_none}")
+    return _pe
+
+
+def _forget(why):
+    global _pe, _why_none
+    _pe, _why_none = None, why
+
+
+def init():
+    """Joins the job that the environment describes: peal-run's, mpirun's, srun's, torchrun's; or makes one of this
+    process alone. Collective. May be called again after finalize().
+
+    Symmetric memory lies where kernels run (PEAL_TARGET=cpu or gpu). This version's arrays are on a CPU, so unless the
+    variable says otherwise it is set to cpu here.
+
+    Raises Error where peal is initialised already, in a forked child, and for what libpeal says of the machine."""
+    global _pe
+    if _pe is not None:
+        raise Error("peal.init: peal is initialised already; call peal.finalize() before the next init()")
+    if _why_none == _FORKED:
+        raise Error(f"peal.init: {_why_none}")
+    os.environ.setdefault("PEAL_TARGET", "cpu")
+    if os.environ["PEAL_TARGET"] != "cpu":
+        raise Error(f"peal.init: PEAL_TARGET={os.environ['PEAL_TARGET']}: arrays of this version are on a CPU; set it to cpu")
+    _pe = Pe()
+
+
+def finalize():
+    """Ends this PE's part in the job, once all PEs have called it. Collective. Arrays raise from then on; numpy arrays
+    that were made of them keep the values that they have."""
+    pe = current("finalize")
+    kept = _afterlife.keep(pe.heap.exported())
+    try:
+        pe.caller.run(must, "finalize", "finalize")
+    finally:
+        _forget("this PE has ended by peal.finalize(); call peal.init() for another part in a job")
+        pe.caller.end()
+        _afterlife.put_back(kept)
+
+
+def abort(reason):
+    """Ends the waits of all PEs: their calls raise Error with `reason`. Not collective, waits for nobody."""
+    current("abort")
+    must("abort", "abort", str(reason).encode())
+
+
+class job:  # noqa: N801  (read as a statement: with peal.job():)
+    """`with peal.job():` is init() and finalize(). When the block raises, this PE leaves at once: calls of the other PEs
+    raise Error with what was raised here, and the exception goes on, so that the program ends with its own exit code."""
+
+    def __enter__(self):
+        init()
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if error is None or (isinstance(error, SystemExit) and not error.code):
+            if _pe is not None:
+                finalize()
+        elif _pe is not None:
+            _leave(error)
+        return False
+
+
+def _leave(error):
+    """Ends this PE's part because of an exception, without waiting for others."""
+    reason = "".join(traceback.format_exception_only(type(error), error)).strip()
+    pe = _pe
+    if pe.caller.busy():
+        must("job", "abort", reason.encode())
+        if pe.caller.busy(_PATIENCE_S):
+            _exit_from_a_call(error)
+    kept = _afterlife.keep(pe.heap.exported())
+    _forget(f"this PE has left its job: {reason}")
+    must("job", "leave", reason.encode())
+    pe.caller.end()
+    _afterlife.put_back(kept)
+
+
+def _exit_from_a_call(error):
+    """libpeal is still in a call that nothing ends, and must not be taken away from under it."""
+    traceback.print_exception(error)
+    sys.stdout.flush()
+    os._exit(130 if isinstance(error, KeyboardInterrupt) else 1)
+
+
+@atexit.register
+def _at_exit():
+    """Without finalize() libpeal ends this PE at the process' exit; not while a call that was interrupted is in it."""
+    if _pe is None or not _pe.caller.busy():
+        return
+    error = getattr(sys, "last_value", None) or Error("peal: a call that was interrupted is still under way")
+    must("job", "abort", f"this PE ends in a call: {error!r}".encode())
+    if _pe.caller.busy(_PATIENCE_S):
+        _exit_from_a_call(error)
+
+
+_FORKED = "this process was forked from a PE and is none; start PEs by peal-run, and other processes by spawn, not fork"
+
+
+def _in_child():
+    if _pe is not None:
+        _forget(_FORKED)
+
+
+os.register_at_fork(after_in_child=_in_child)

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libpeal, as peal/c_api.h and peal/c_calls.h declare it, loaded from the folder of this package.
+
+Through ctypes: a call takes some microseconds, releases the interpreter's lock, and one wheel fits every Python."""
+import ctypes
+import pathlib
+import re
+
+from peal.errors import ArgumentError, Error
+
+NATIVE = pathlib.Path(__file__).parent / "_native"
+
+# As peal_type_t, peal_op_t, peal_compare_t, peal_signal_kind_t and peal_atomic_t count them.
+TYPES = {name: number for number, name in enumerate((
+    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32", "float64"))}
+OPERATIONS = {name: number for number, name in enumerate(("sum", "product", "min", "max", "and", "or", "xor"))}
+COMPARISONS = {name: number for number, name in enumerate(("==", "!=", ">", ">=", "<", "<="))}
+SIGNALS = {"set": 0, "add": 1}
+ATOMICS = {name: number for number, name in enumerate(("fetch", "set", "swap", "compare_swap", "add", "and", "or", "xor"))}
+
+_pointer, _size, _int, _u64 = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_uint64
+
+
+class Buffers(ctypes.Structure):
+    """peal_buffers_t"""
+
+    _fields_ = [("dst", _pointer), ("src", _pointer), ("count", _size), ("type", _int)]
+
+
+class Signal(ctypes.Structure):
+    """peal_signal_t"""
+
+    _fields_ = [("word", _pointer), ("value", _u64), ("pe", _int), ("kind", _int)]
+
+
+_SIGNATURES = {
+    "init": [], "finalize": [], "my_pe": [], "n_pes": [], "quiet": [], "fence": [], "barrier": [], "barrier_all": [],
+    "check": [], "leave": [ctypes.c_char_p], "abort": [ctypes.c_char_p], "free": [_pointer],
+    "register_window": [_pointer, _size], "unregister_window": [_pointer],
+    "put": [_pointer, _pointer, _size, _int], "get": [_pointer, _pointer, _size, _int],
+    "put_signal": [_pointer, _pointer, _size, Signal], "signal": [Signal],
+    "atomic": [_int, _pointer, _u64, _size, _int],
+    "atomic_fetching": [_int, _pointer, _u64, _u64, _int, _pointer],
+    "atomic_fetching32": [_int, _pointer, ctypes.c_uint32, ctypes.c_uint32, _int, _pointer],
+    "wait_until_on_stream": [_pointer, _int, _int, _u64, _pointer], "stream_synchronize": [_pointer],
+    "team_split": [_pointer, _int, _int, _pointer], "team_free": [_pointer], "team_my_pe": [_pointer],
+    "team_n_pes": [_pointer], "team_world_pe": [_pointer, _int], "team_sync": [_pointer], "team_barrier": [_pointer],
+    "broadcast": [_pointer, Buffers, _int], "all_gather": [_pointer, Buffers], "all_to_all": [_pointer, Buffers],
+    "all_reduce": [_pointer, Buffers, _int], "reduce": [_pointer, Buffers, _int, _int],
+    "reduce_scatter": [_pointer, Buffers, _int], "scan": [_pointer, Buffers, _int],
+    "exclusive_scan": [_pointer, Buffers, _int],
+}
+_POINTERS = {
+    "malloc": [_size], "calloc": [_size, _size], "ptr": [_pointer, _int], "team_world": [], "stream_create": [],
+}
+
+
+def _load():
+    path = NATIVE / "lib/libpeal.so.0"
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise ImportError(f"peal: {error}; this package comes as a wheel (tools/package wheel) for Linux on x86-64, and "
+                          "has its library in it") from None
+    for name, arguments in {**_SIGNATURES, **_POINTERS}.items():
+        function = getattr(library, "peal_" + name)
+        function.argtypes = arguments
+        function.restype = _pointer if name in _POINTERS else _int
+    library.peal_error.restype = ctypes.c_char_p
+    return library
+
+
+_library = _load()
+FUNCTIONS = {name: getattr(_library, "peal_" + name) for name in (*_SIGNATURES, *_POINTERS)}
+
+# Remedies of C in the words of Python.
+_WORDS = {"peal_init()": "peal.init()", "peal_finalize()": "peal.finalize()", "peal_malloc": "peal.empty(), zeros(), full()",
+          "peal_register_window": "peal.register()", "peal_register_local": "peal.register()"}
+_REFUSALS = re.compile("there is no|not symmetric|same arguments|is not an operation|no multiple of|not an address|asked for|asks for")
+
+
+def failure(call):
+    """The exception for a call of this thread that has just failed. `call`: its name in Python."""
+    text = _library.peal_error().decode(errors="replace")
+    for word, ours in _WORDS.items():
+        text = text.replace(word, ours)
+    text = re.sub(r"^(peal_\w+|[a-z_]+)(?=: )", f"peal.{call}", text)
+    if not text.startswith("peal." + call):
+        text = f"peal.{call}: {text}"
+    return (ArgumentError if _REFUSALS.search(text) else Error)(text)
+
+
+def must(call, name, *arguments):
+    """Calls peal_NAME and raises, in the name of `call`, what it says when it fails."""
+    if FUNCTIONS[name](*arguments) != 0:
+        raise failure(call)
+
+
+def answer(call, name, *arguments):
+    """The same for functions that answer a pointer, or a number of 0 or more."""
+    got = FUNCTIONS[name](*arguments)
+    if got is None or (name not in _POINTERS and got < 0):
+        raise failure(call)
+    return got

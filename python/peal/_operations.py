@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls between two PEs: transfers, signals, atomics; and what orders and completes them.
+
+Remote memory is named by this PE's own array: `put(y, x, 3)` writes into the y of PE 3. On a CPU all are done on return:
+the source may be reused, what was asked for is here. When a put has arrived at the other PE, quiet(), barrier() or a
+signal behind it tells. Calls of a PE follow one another in the order in which its threads make them."""
+from __future__ import annotations
+
+import ctypes
+import threading
+from typing import Any
+
+from peal import _arguments as arguments
+from peal._array import Array
+from peal._job import current
+from peal._library import ATOMICS, COMPARISONS, SIGNALS, TYPES, Signal, answer, must
+from peal.errors import ArgumentError
+
+Word = Any  # an Array or a part of one, with one integer of 4 or 8 bytes
+
+
+def put(dst: Any, src: Any, pe: int) -> None:
+    """Copies `src`, of this PE, into `dst` of PE `pe`. Both have as many elements of one dtype; `dst` is symmetric."""
+    here = current("put")
+    to, from_ = arguments.buffer("put", "dst", dst), arguments.buffer("put", "src", src)
+    arguments.require_alike("put", to, from_)
+    here.caller.run_short(must, "put", "put", to.address, from_.address, to.nbytes, arguments.number("put", "pe", pe))
+
+
+def get(dst: Any, src: Any, pe: int) -> None:
+    """Copies `src` of PE `pe` into `dst`, of this PE. Both have as many elements of one dtype; `src` is symmetric."""
+    here = current("get")
+    to, from_ = arguments.buffer("get", "dst", dst, written=True), arguments.buffer("get", "src", src)
+    arguments.require_alike("get", to, from_)
+    here.caller.run_short(must, "get", "get", to.address, from_.address, to.nbytes, arguments.number("get", "pe", pe))
+
+
+def _signal(call, word, value, pe, op):
+    found = arguments.word(call, "signal", word)
+    if found.dtype.itemsize != 8:
+        raise ArgumentError(f"peal.{call}: signal is {found.dtype}; a signal has 8 bytes, uint64 or int64")
+    return found, Signal(found.address, arguments.bits(call, found, value), arguments.number(call, "pe", pe),
+                         arguments.chosen(call, "op", op, SIGNALS))
+
+
+def put_signal(dst: Any, src: Any, pe: int, signal: Word, value: int, op: str = "set") -> None:
+    """put(), and behind it signal(): whoever sees the signal sees the data."""
+    here = current("put_signal")
+    to, from_ = arguments.buffer("put_signal", "dst", dst), arguments.buffer("put_signal", "src", src)
+    arguments.require_alike("put_signal", to, from_)
+    _, what = _signal("put_signal", signal, value, pe, op)
+    here.caller.run_short(must, "put_signal", "put_signal", to.address, from_.address, to.nbytes, what)
+
+
+def signal(word: Word, value: int, pe: int, op: str = "set") -> None:
+    """Sets the 8-byte `word` of PE `pe`, or adds `value` to it (op="add"). Whoever sees it sees what this PE had put
+    there before."""
+    here = current("signal")
+    _, what = _signal("signal", word, value, pe, op)
+    here.caller.run_short(must, "signal", "signal", what)
+
+
+_of_thread = threading.local()
+
+
+def _wait(call, found, compare, bits):
+    # On a stream of the thread's own: what other threads call meanwhile does not come behind the wait.
+    stream = getattr(_of_thread, "stream", None)
+    if stream is None:
+        stream = _of_thread.stream = answer(call, "stream_create")
+    kind = TYPES[found.dtype.name]
+    must(call, "wait_until_on_stream", found.address, kind, compare, bits, stream)
+    must(call, "stream_synchronize", stream)
+    must(call, "check")
+
+
+def signal_wait(word: Word, value: int, compare: str = ">=") -> int:
+    """Waits until `word` of this PE compares so (">=", "==", "!=", ">", "<=", "<") with `value`; answers what it is then.
+
+    Ctrl-C and signals' handlers may end the wait. Raises Error after PEAL_TIMEOUT, and when a PE was lost or aborts."""
+    here = current("signal_wait")
+    found = arguments.word("signal_wait", "word", word)
+    how = arguments.chosen("signal_wait", "compare", compare, COMPARISONS)
+    here.caller.run(_wait, "signal_wait", found, how, arguments.bits("signal_wait", found, value))
+    return (word if not isinstance(word, Array) else word.numpy()).reshape(-1)[0].item()
+
+
+wait_until = signal_wait
+
+
+def _atomic(call, what, word, value, pe):
+    here = current(call)
+    found = arguments.word(call, "word", word)
+    here.caller.run_short(must, call, "atomic", ATOMICS[what], found.address, arguments.bits(call, found, value),
+                          found.dtype.itemsize, arguments.number(call, "pe", pe))
+
+
+def _fetching(call, what, word, value, pe, expected=0):
+    here = current(call)
+    found = arguments.word(call, "word", word)
+    wide = found.dtype.itemsize == 8
+    old = (ctypes.c_uint64 if wide else ctypes.c_uint32)()
+    here.caller.run_short(must, call, "atomic_fetching" if wide else "atomic_fetching32", ATOMICS[what], found.address,
+                          arguments.bits(call, found, value), arguments.bits(call, found, expected),
+                          arguments.number(call, "pe", pe), ctypes.addressof(old))
+    return arguments.of_bits(found, old.value)
+
+
+def atomic_set(word: Word, value: int, pe: int) -> None:
+    """Sets a word of PE `pe`. It has happened there after quiet() or barrier()."""
+    _atomic("atomic_set", "set", word, value, pe)
+
+
+def atomic_add(word: Word, value: int, pe: int) -> None:
+    """Adds to a word of PE `pe`. It has happened there after quiet() or barrier()."""
+    _atomic("atomic_add", "add", word, value, pe)
+
+
+def atomic_fetch(word: Word, pe: int) -> int:
+    """What a word of PE `pe` is."""
+    return _fetching("atomic_fetch", "fetch", word, 0, pe)
+
+
+def atomic_swap(word: Word, value: int, pe: int) -> int:
+    """Sets a word of PE `pe`; answers what it was."""
+    return _fetching("atomic_swap", "swap", word, value, pe)
+
+
+def atomic_compare_swap(word: Word, expected: int, desired: int, pe: int) -> int:
+    """Sets a word of PE `pe` to `desired` if it is `expected`; answers what it was."""
+    return _fetching("atomic_compare_swap", "compare_swap", word, desired, pe, expected)
+
+
+def atomic_fetch_add(word: Word, value: int, pe: int) -> int:
+    """Adds to a word of PE `pe`; answers what it was."""
+    return _fetching("atomic_fetch_add", "add", word, value, pe)
+
+
+def atomic_fetch_and(word: Word, value: int, pe: int) -> int:
+    """Ands a word of PE `pe`; answers what it was."""
+    return _fetching("atomic_fetch_and", "and", word, value, pe)
+
+
+def atomic_fetch_or(word: Word, value: int, pe: int) -> int:
+    """Ors a word of PE `pe`; answers what it was."""
+    return _fetching("atomic_fetch_or", "or", word, value, pe)
+
+
+def atomic_fetch_xor(word: Word, value: int, pe: int) -> int:
+    """Xors a word of PE `pe`; answers what it was."""
+    return _fetching("atomic_fetch_xor", "xor", word, value, pe)
+
+
+def fence() -> None:
+    """What this PE has put to a PE arrives there before what it puts there next."""
+    current("fence").caller.run_short(must, "fence", "fence")
+
+
+def quiet() -> None:
+    """Returns when all that this PE has put has arrived."""
+    current("quiet").caller.run(must, "quiet", "quiet")
+
+
+def barrier() -> None:
+    """Collective: returns when all PEs have called it, and what they had put has arrived."""
+    current("barrier").caller.run(must, "barrier", "barrier_all")
+
+
+def register(array: Any) -> None:
+    """Collective: makes memory that peal has not allocated symmetric, as large on all PEs, until unregister(). PEs that
+    reach it by loads and stores can map shared memory only (a memfd, multiprocessing.shared_memory)."""
+    found = arguments.buffer("register", "array", array)
+    current("register").caller.run(must, "register", "register_window", found.address, found.nbytes)
+
+
+def unregister(array: Any) -> None:
+    """Collective: ends register() of the same memory."""
+    found = arguments.buffer("unregister", "array", array)
+    current("unregister").caller.run(must, "unregister", "unregister_window", found.address)
