@@ -22,6 +22,7 @@ packages=(
   libgtest-dev googletest libbenchmark-dev valgrind spin
   clang libclang-rt-14-dev
   cmake make pkg-config gdb
+  python3-numpy python3-venv
   qemu-system-x86 busybox-static cpio iproute2
 )
 

@@ -36,7 +36,7 @@ class Signal(ctypes.Structure):
 _SIGNATURES = {
     "init": [], "finalize": [], "my_pe": [], "n_pes": [], "quiet": [], "fence": [], "barrier": [], "barrier_all": [],
     "check": [], "leave": [ctypes.c_char_p], "abort": [ctypes.c_char_p], "free": [_pointer],
-    "register_window": [_pointer, _size], "unregister_window": [_pointer],
+    "register_local": [_pointer, _size], "unregister_local": [_pointer],
     "put": [_pointer, _pointer, _size, _int], "get": [_pointer, _pointer, _size, _int],
     "put_signal": [_pointer, _pointer, _size, Signal], "signal": [Signal],
     "atomic": [_int, _pointer, _u64, _size, _int],
@@ -75,7 +75,7 @@ FUNCTIONS = {name: getattr(_library, "peal_" + name) for name in (*_SIGNATURES, 
 
 # Remedies of C in the words of Python.
 _WORDS = {"peal_init()": "peal.init()", "peal_finalize()": "peal.finalize()", "peal_malloc": "peal.empty(), zeros(), full()",
-          "peal_register_window": "peal.register()", "peal_register_local": "peal.register()"}
+          "or one window of peal_register_window": "", "peal_register_local": "peal.register_local()"}
 _REFUSALS = re.compile("there is no|not symmetric|same arguments|is not an operation|no multiple of|not an address|asked for|asks for")
 
 

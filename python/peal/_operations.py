@@ -166,14 +166,14 @@ def barrier() -> None:
     current("barrier").caller.run(must, "barrier", "barrier_all")
 
 
-def register(array: Any) -> None:
-    """Collective: makes memory that peal has not allocated symmetric, as large on all PEs, until unregister(). PEs that
-    reach it by loads and stores can map shared memory only (a memfd, multiprocessing.shared_memory)."""
-    found = arguments.buffer("register", "array", array)
-    current("register").caller.run(must, "register", "register_window", found.address, found.nbytes)
+def register_local(array: Any) -> None:
+    """Makes memory of this PE known to the NIC: `src` of put() and `dst` of get() that is not symmetric and has more than
+    1 KiB. `array` has to stay as long. Not collective."""
+    found = arguments.buffer("register_local", "array", array)
+    current("register_local").caller.run_short(must, "register_local", "register_local", found.address, found.nbytes)
 
 
-def unregister(array: Any) -> None:
-    """Collective: ends register() of the same memory."""
-    found = arguments.buffer("unregister", "array", array)
-    current("unregister").caller.run(must, "unregister", "unregister_window", found.address)
+def unregister_local(array: Any) -> None:
+    """Ends register_local() of the same memory."""
+    found = arguments.buffer("unregister_local", "array", array)
+    current("unregister_local").caller.run_short(must, "unregister_local", "unregister_local", found.address)

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The installed package, from outside: jobs by peal-run, how they begin and end, and what ends badly.
+
+python -m unittest test_package, in an environment that has the wheel. The example of the package's page comes first."""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import textwrap
+import unittest
+
+HERE = pathlib.Path(__file__).parent
+PEAL_RUN = pathlib.Path(sys.executable).parent / "peal-run"
+PRELUDE = "import os, signal, sys\nimport numpy as np, peal\n"
+
+
+def run(pes, *program, **environment):
+    """Ends of peal-run and what the PEs wrote, each line behind [PE]."""
+    command = [PEAL_RUN, "-n", str(pes), sys.executable, *program]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd="/",
+                          env={**os.environ, **environment})
+
+
+def run_text(pes, text, **environment):
+    return run(pes, "-c", PRELUDE + textwrap.dedent(text), **environment)
+
+
+class Job(unittest.TestCase):
+    def assert_ends(self, job, code, *lines):
+        told = job.stdout + job.stderr
+        self.assertEqual(job.returncode, code, told)
+        for line in lines:
+            self.assertRegex(told, line)
+
+
+class A1Example(Job):
+    def test_prints_the_sum(self):
+        page = HERE / "python.md"
+        self.assertIn(textwrap.indent((HERE / "example.py").read_text(), "    "), page.read_text())
+        self.assert_ends(run(4, HERE / "example.py"), 0, *(rf"\[{pe}\] 10\.0\n" for pe in range(4)))
+
+
+class A2Together(Job):
+    def test_all_pes_agree(self):
+        for pes, transport in (1, "ibgda"), (2, "p2p"), (4, "ibgda"), (4, "p2p"):
+            with self.subTest(pes=pes, transport=transport):
+                job = run(pes, HERE / "together.py", PEAL_TRANSPORT=transport)
+                self.assert_ends(job, 0, r"\[0\] Ran \d\d tests")
+
+
+class Ends(Job):
+    def test_begins_again_after_the_end(self):
+        self.assert_ends(run_text(2, """
+            for turn in range(3):
+                with peal.job():
+                    array = peal.full(3, peal.my_pe())
+                    view = np.from_dlpack(array)
+                    peal.barrier()
+                assert (view == view[0]).all() and repr(array).endswith("its job has ended)")
+                for late in array.numpy, peal.my_pe, peal.barrier, lambda: peal.zeros(3), lambda: peal.put(array, array, 0):
+                    try:
+                        late()
+                    except peal.Error as error:
+                        assert "peal.init()" in str(error), error
+                    else:
+                        raise AssertionError("no error")
+            print("ended", view[2])
+            """), 0, r"\[0\] ended 0", r"\[1\] ended 1")
+
+    def test_says_what_comes_first(self):
+        self.assert_ends(run_text(1, "peal.zeros(3)"), 1, r"peal\.errors\.Error: peal\.zeros: call peal\.init\(\) first")
+        self.assert_ends(run_text(1, "peal.init(); peal.init()"), 1, "peal.init: peal is initialised already; call")
+
+    def test_an_exception_in_one_pe_ends_all(self):
+        self.assert_ends(run_text(3, """
+            with peal.job():
+                if peal.my_pe() == 1:
+                    raise KeyError("no such layer")
+                try:
+                    peal.barrier()
+                except peal.Error as error:
+                    print("heard", error)
+                    raise SystemExit(0)
+            """), 1, r"heard peal.barrier: .*PE 1 .*KeyError: 'no such layer'", r"\[1\] KeyError: 'no such layer'",
+            "PE 1 of 3 .* exited with code 1")
+
+    def test_an_exception_beside_a_wait_ends_all(self):
+        self.assert_ends(run_text(2, """
+            with peal.job():
+                word = peal.zeros(1, np.int64)
+                if peal.my_pe() == 1:
+                    raise ValueError("enough")
+                peal.signal_wait(word, 1)
+            """), 1, r"\[0\] peal.errors.Error: peal.signal_wait: .*PE 1 .*ValueError: enough|exited with code 1")
+
+    def test_without_a_job_the_exit_code_is_the_programs_too(self):
+        self.assert_ends(run_text(2, """
+            peal.init()
+            if peal.my_pe() == 1:
+                sys.exit(7)
+            try:
+                peal.barrier()
+            except peal.Error as error:
+                print("heard", error)
+                os.kill(os.getpid(), signal.SIGSTOP)  # what ends first counts
+            """), 7)
+        self.assert_ends(run_text(2, "peal.init(); x = peal.zeros(3); print('left', x.size)"), 0, "left 3")
+
+    def test_aborts(self):
+        self.assert_ends(run_text(2, """
+            peal.init()
+            word = peal.zeros(1, np.int64)
+            if peal.my_pe() == 1:
+                peal.abort("had enough")
+            try:
+                peal.signal_wait(word, 1)
+            except peal.Error as error:
+                print("heard", error)
+            """), 0, r"\[0\] heard peal.signal_wait: .*had enough", r"\[1\] heard peal.signal_wait: .*had enough")
+
+    def test_a_forked_child_is_no_pe(self):
+        self.assert_ends(run_text(2, """
+            peal.init()
+            array = peal.full(3, 5)
+            child = os.fork()
+            if child == 0:
+                for call in peal.my_pe, peal.barrier, array.numpy, peal.init:
+                    try:
+                        call()
+                    except peal.Error as error:
+                        assert "forked" in str(error), error
+                    else:
+                        raise AssertionError(call)
+                sys.exit(3)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+            peal.barrier()
+            peal.finalize()
+            print("ended", array.size)
+            """), 0, r"\[0\] ended", r"\[1\] ended")
+
+
+class Interrupts(Job):
+    # PE 1 interrupts PE 0 once that is about to wait: what is interrupted is the wait, or the line before it.
+    WAIT = """
+        with peal.job():
+            word, pid = peal.zeros(1, np.int64), peal.zeros(1, np.int64)
+            if peal.my_pe() == 0:
+                try:
+                    peal.signal(pid, os.getpid(), 1)
+                    peal.signal_wait(word, 1)
+                except KeyboardInterrupt:
+                    print("interrupted")
+                    CAUGHT
+            else:
+                os.kill(peal.signal_wait(pid, 1), signal.SIGINT)
+            peal.AFTER
+            print("ended")
+        """
+
+    def test_what_waits_can_be_interrupted_and_gone_on_from(self):
+        after = "signal(word, 1, 0); peal.barrier()"
+        text = self.WAIT.replace("CAUGHT", "pass").replace("AFTER", after)
+        self.assert_ends(run_text(2, text), 0, r"\[0\] interrupted", r"\[0\] ended", r"\[1\] ended")
+
+    def test_an_interrupt_that_nobody_catches_ends_all(self):
+        text = self.WAIT.replace("CAUGHT", "raise").replace("AFTER", "barrier()")
+        job = run_text(2, text)
+        self.assertIn(job.returncode, (1, 130), job.stderr)
+        self.assertRegex(job.stdout + job.stderr, r"\[0\] interrupted")
+        self.assertIsNone(re.search("ended", job.stdout))
+
+
+if __name__ == "__main__":
+    unittest.main()
