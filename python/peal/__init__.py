@@ -18,6 +18,7 @@ from peal._operations import (
     atomic_set, atomic_swap, barrier, fence, get, put, put_signal, quiet, register_local, signal, signal_wait,
     unregister_local, wait_until,
 )
+from peal._storage import load, load_checkpoint, save, save_checkpoint
 from peal._team import Team, world
 from peal.errors import ArgumentError, Error
 
@@ -40,7 +41,8 @@ def collect() -> int:
 __all__ = [
     "ArgumentError", "Array", "Error", "Team", "abort", "all_gather", "all_reduce", "all_to_all", "atomic_add",
     "atomic_compare_swap", "atomic_fetch", "atomic_fetch_add", "atomic_fetch_and", "atomic_fetch_or", "atomic_fetch_xor",
-    "atomic_set", "atomic_swap", "barrier", "broadcast", "collect", "empty", "exclusive_scan", "fence", "finalize", "full",
-    "get", "init", "job", "my_pe", "n_pes", "put", "put_signal", "quiet", "reduce", "reduce_scatter", "register_local",
-    "scan", "signal", "signal_wait", "unregister_local", "wait_until", "world", "zeros",
+    "atomic_set", "atomic_swap", "barrier", "broadcast", "collect", "empty", "exclusive_scan", "fence", "finalize",
+    "full", "get", "init", "job", "load", "load_checkpoint", "my_pe", "n_pes", "put", "put_signal", "quiet", "reduce",
+    "reduce_scatter", "register_local", "save", "save_checkpoint", "scan", "signal", "signal_wait", "unregister_local",
+    "wait_until", "world", "zeros",
 ]

@@ -17,20 +17,17 @@ _PATIENCE_S = 5  # for waits that were aborted
 class Pe:
     """What a process has between init() and finalize()."""
 
-    def __init__(self):
-        self.caller = Caller()
-        try:
-            self.caller.run(must, "init", "init")
-            self.my_pe = answer("my_pe", "my_pe")
-            self.n_pes = answer("n_pes", "n_pes")
-            self.world = answer("init", "team_world")
-            self.heap = Heap(self)
-        except BaseException:
-            self.caller.end()
-            raise
+    def __init__(self, caller):
+        self.caller = caller
+        caller.run(must, "init", "init")
+        self.my_pe = answer("my_pe", "my_pe")
+        self.n_pes = answer("n_pes", "n_pes")
+        self.world = answer("init", "team_world")
+        self.heap = caller.run(Heap, self)
 
 
 _pe = None
+_caller = None  # made by the first init()
 _why_none = "call peal.init() first, or use `with peal.job():`"
 
 
@@ -54,7 +51,7 @@ def init():
     variable says otherwise it is set to cpu here.
 
     Raises Error where peal is initialised already, in a forked child, and for what libpeal says of the machine."""
-    global _pe
+    global _pe, _caller
     if _pe is not None:
         raise Error("peal.init: peal is initialised already; call peal.finalize() before the next init()")
     if _why_none == _FORKED:
@@ -62,7 +59,8 @@ def init():
     os.environ.setdefault("PEAL_TARGET", "cpu")
     if os.environ["PEAL_TARGET"] != "cpu":
         raise Error(f"peal.init: PEAL_TARGET={os.environ['PEAL_TARGET']}: arrays of this version are on a CPU; set it to cpu")
-    _pe = Pe()
+    _caller = _caller or Caller()
+    _pe = Pe(_caller)
 
 
 def finalize():
@@ -74,7 +72,6 @@ def finalize():
         pe.caller.run(must, "finalize", "finalize")
     finally:
         _forget("this PE has ended by peal.finalize(); call peal.init() for another part in a job")
-        pe.caller.end()
         _afterlife.put_back(kept)
 
 
@@ -112,25 +109,27 @@ def _leave(error):
     kept = _afterlife.keep(pe.heap.exported())
     _forget(f"this PE has left its job: {reason}")
     must("job", "leave", reason.encode())
-    pe.caller.end()
     _afterlife.put_back(kept)
 
 
 def _exit_from_a_call(error):
     """libpeal is still in a call that nothing ends, and must not be taken away from under it."""
-    traceback.print_exception(error)
+    if error is not None and error is not getattr(sys, "last_value", None):  # else Python has printed it
+        traceback.print_exception(error)
     sys.stdout.flush()
+    sys.stderr.flush()
     os._exit(130 if isinstance(error, KeyboardInterrupt) else 1)
 
 
 @atexit.register
 def _at_exit():
     """Without finalize() libpeal ends this PE at the process' exit; not while a call that was interrupted is in it."""
-    if _pe is None or not _pe.caller.busy():
+    if _caller is None or not _caller.busy():
         return
-    error = getattr(sys, "last_value", None) or Error("peal: a call that was interrupted is still under way")
-    must("job", "abort", f"this PE ends in a call: {error!r}".encode())
-    if _pe.caller.busy(_PATIENCE_S):
+    error = getattr(sys, "last_value", None)
+    if _pe is not None:
+        must("job", "abort", f"this PE ends in a call: {error!r}".encode())
+    if _pe is None or _caller.busy(_PATIENCE_S):
         _exit_from_a_call(error)
 
 
@@ -138,6 +137,8 @@ _FORKED = "this process was forked from a PE and is none; start PEs by peal-run,
 
 
 def _in_child():
+    global _caller
+    _caller = None  # its thread is the parent's
     if _pe is not None:
         _forget(_FORKED)
 

@@ -49,6 +49,8 @@ _SIGNATURES = {
     "all_reduce": [_pointer, Buffers, _int], "reduce": [_pointer, Buffers, _int, _int],
     "reduce_scatter": [_pointer, Buffers, _int], "scan": [_pointer, Buffers, _int],
     "exclusive_scan": [_pointer, Buffers, _int],
+    "load": [ctypes.c_char_p, _u64, _pointer, _size], "save": [ctypes.c_char_p, _pointer, _size],
+    "save_checkpoint": [ctypes.c_char_p, _pointer, _size], "load_checkpoint": [ctypes.c_char_p, _pointer, _size],
 }
 _POINTERS = {
     "malloc": [_size], "calloc": [_size, _size], "ptr": [_pointer, _int], "team_world": [], "stream_create": [],

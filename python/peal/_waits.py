@@ -30,7 +30,7 @@ class _Call:
 
 
 class Caller:
-    """Makes the main thread's calls. One for each process that has initialised peal."""
+    """Makes the main thread's calls. One for a process, from its first init() on."""
 
     def __init__(self):
         self._calls = queue.SimpleQueue()
@@ -40,8 +40,6 @@ class Caller:
     def _work(self):
         while True:
             call = self._calls.get()
-            if call is None:
-                return
             if not call.given_up:
                 try:
                     call.result = call.function(*call.arguments)
@@ -82,7 +80,3 @@ class Caller:
             done.release()
             self._left.pop(0)
         return False
-
-    def end(self):
-        """Its thread ends when it has done what it has."""
-        self._calls.put(None)

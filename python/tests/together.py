@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all PEs of one job test together: peal-run -n N python together.py. Every PE makes the same calls."""
 import gc
+import os
 import random
+import tempfile
 import threading
 import unittest
 
@@ -190,6 +192,29 @@ class Transfers(Together):
                 (lambda: peal.signal_wait(word, 1, "~"), "peal.signal_wait: compare '~': give")):
             with self.subTest(words), self.refused(words):
                 call()
+
+
+class Files(Together):
+    def test_saves_and_loads(self):
+        with tempfile.TemporaryDirectory() as folder:
+            mine, array = os.path.join(folder, "mine"), peal.full(1000, self.me, np.int32)
+            peal.save(mine, array)
+            array[:] = -1
+            peal.load(mine, array[10:12], offset=40)
+            self.assertEqual(array[9:13].tolist(), [-1, self.me, self.me, -1])
+            with self.assertRaisesRegex(peal.Error, "peal.load: .*no such"):
+                peal.load(os.path.join(folder, "no such"), array)
+
+    def test_checkpoints(self):
+        shared = os.path.join(tempfile.gettempdir(), f"peal-{os.getppid()}")  # one peal-run's
+        array = peal.full(100, self.me, np.float64)
+        peal.save_checkpoint(shared, array)
+        array[:] = -1
+        peal.load_checkpoint(shared, array)
+        self.assertTrue((array.numpy() == self.me).all())
+        peal.barrier()
+        if self.me == 0:
+            os.unlink(shared)
 
 
 class Collectives(Together):
