@@ -4,6 +4,9 @@ headers_of: the headers of this tree that a cc_library is made of."""
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 load("//bazel:unity.bzl", "without_parts")
 
+# For programs: a wheel has the libraries that they need in lib/ beside their folder (packaging/wheel.py).
+FINDS_LIBRARIES = ["-Wl,--enable-new-dtags,-rpath,'$$ORIGIN/../lib'"]
+
 def _joined_archive_impl(ctx):
     linking = ctx.attr.dep[CcInfo].linking_context
     archives = []

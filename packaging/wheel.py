@@ -5,7 +5,7 @@
   peal/                 python/peal
   peal/_native/lib      libpeal.so.0; the libraries of Debian that it wants and other systems may lack
   peal/_native/lib/peal what libpeal loads: MPI plug-in, kernels, software NIC
-  peal/_native/bin      peal-run, peal-id
+  peal/_native/bin      peal-run, peal-id, peal-doctor
   peal-V.dist-info      licences, of those libraries too
 
 libpeal finds the rest from its own place, and the programs find lib/ from theirs. Nothing is compiled: the package calls
@@ -82,7 +82,7 @@ def contents(root, python):
     files = {f"peal/{path.relative_to(python)}": path for path in sorted(python.rglob("*")) if path.suffix in (".py", ".typed")}
     binaries = {"lib/libpeal.so.0": (root / "lib/libpeal.so.0").resolve()}
     binaries |= {f"lib/{path.relative_to(root / 'lib')}": path for path in sorted((root / "lib/peal").rglob("*")) if path.is_file()}
-    binaries |= {f"bin/{name}": root / "bin" / name for name in ("peal-run", "peal-id")}
+    binaries |= {f"bin/{name}": root / "bin" / name for name in ("peal-run", "peal-id", "peal-doctor")}
     libraries = system_libraries(path for path in binaries.values() if is_elf(path))
     binaries |= {f"lib/{name}": path for name, path in libraries.items()}
     return files | {f"{NATIVE}/{name}": path for name, path in binaries.items()}, libraries.values()
@@ -128,7 +128,7 @@ def make(options, version):
     page = (options.root / "share/doc/peal/docs/python.md").read_text()
     wheel.add(f"{info}/METADATA", (METADATA.format(version=version) + page).encode())
     wheel.add(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: peal\nRoot-Is-Purelib: false\nTag: {tag}\n".encode())
-    wheel.add(f"{info}/entry_points.txt", b"[console_scripts]\npeal-run = peal.run:main\n")
+    wheel.add(f"{info}/entry_points.txt", b"[console_scripts]\npeal-run = peal.run:main\npeal-doctor = peal.doctor:main\n")
     wheel.add(f"{info}/licenses/LICENSE", (options.root / "share/doc/peal/LICENSE").read_bytes())
     for package, text in map(copyright_of, libraries):
         wheel.add(f"{info}/licenses/{package}", text.read_bytes())

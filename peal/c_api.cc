@@ -212,4 +212,12 @@ int peal_check() {
   return done("peal_check", [](peal::Runtime& pe) { pe.check(); });
 }
 
+const char* peal_dump() {
+  thread_local std::string told;
+  return guarded(static_cast<const char*>(nullptr), [] {
+    told = initialised("peal_dump").dump();
+    return told.c_str();
+  });
+}
+
 const char* peal_error() { return peal::c::last_error().c_str(); }

@@ -81,6 +81,10 @@ int peal_barrier(void);
 /** 0 if no kernel of this PE ran into an error so far, else -1. */
 int peal_check(void);
 
+/** For a person who asks why nothing moves, while other threads wait: Runtime::dump(). Valid until
+ * the thread's next call of this function; NULL before peal_init. */
+const char* peal_dump(void);
+
 /** Why the last call of this thread that failed did so; "" before the first. As errno it stays when
  * later calls succeed: look at what a call answers, and here for the reason. Valid until the
  * thread's next call that fails. */

@@ -10,6 +10,7 @@
 
 An array lies at every PE; its memory at PE 3 is named by this PE's own array and the number 3. Collective calls are made
 by all PEs in the same order. What fails raises peal.Error. docs/python.md has it all in a table."""
+from peal import _library
 from peal._array import Array, empty, full, zeros
 from peal._collectives import all_gather, all_reduce, all_to_all, broadcast, exclusive_scan, reduce, reduce_scatter, scan
 from peal._job import abort, current, finalize, init, job
@@ -33,6 +34,13 @@ def n_pes() -> int:
     return current("n_pes").n_pes
 
 
+def dump() -> str:
+    """For a person who asks why nothing moves: what the PEs of this host wait for, circles in that, and where every queue
+    stands. To be called by another thread while one waits; waits a second at most for PEs that do not answer."""
+    current("dump")
+    return _library.dump()
+
+
 def collect() -> int:
     """Collective: gives back the arrays that all PEs have dropped, and answers how many; allocations do the same."""
     return current("collect").heap.collect()
@@ -41,7 +49,7 @@ def collect() -> int:
 __all__ = [
     "ArgumentError", "Array", "Error", "Team", "abort", "all_gather", "all_reduce", "all_to_all", "atomic_add",
     "atomic_compare_swap", "atomic_fetch", "atomic_fetch_add", "atomic_fetch_and", "atomic_fetch_or", "atomic_fetch_xor",
-    "atomic_set", "atomic_swap", "barrier", "broadcast", "collect", "empty", "exclusive_scan", "fence", "finalize",
+    "atomic_set", "atomic_swap", "barrier", "broadcast", "collect", "dump", "empty", "exclusive_scan", "fence", "finalize",
     "full", "get", "init", "job", "load", "load_checkpoint", "my_pe", "n_pes", "put", "put_signal", "quiet", "reduce",
     "reduce_scatter", "register_local", "save", "save_checkpoint", "scan", "signal", "signal_wait", "unregister_local",
     "wait_until", "world", "zeros",

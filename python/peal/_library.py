@@ -68,7 +68,8 @@ def _load():
         function = getattr(library, "peal_" + name)
         function.argtypes = arguments
         function.restype = _pointer if name in _POINTERS else _int
-    library.peal_error.restype = ctypes.c_char_p
+    for name in ("error", "dump"):
+        getattr(library, "peal_" + name).restype = ctypes.c_char_p
     return library
 
 
@@ -90,6 +91,14 @@ def failure(call):
     if not text.startswith("peal." + call):
         text = f"peal.{call}: {text}"
     return (ArgumentError if _REFUSALS.search(text) else Error)(text)
+
+
+def dump():
+    """peal_dump()"""
+    text = _library.peal_dump()
+    if text is None:
+        raise failure("dump")
+    return text.decode(errors="replace")
 
 
 def must(call, name, *arguments):

@@ -6,10 +6,15 @@ import sys
 from peal._library import NATIVE
 
 
-def main():
-    """Becomes peal-run, with the arguments of this process."""
-    program = str(NATIVE / "bin/peal-run")
+def become(name):
+    """The program of that name takes this process, with its arguments."""
+    program = str(NATIVE / "bin" / name)
     os.execv(program, [program, *sys.argv[1:]])
+
+
+def main():
+    """Becomes peal-run."""
+    become("peal-run")
 
 
 if __name__ == "__main__":

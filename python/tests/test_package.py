@@ -46,6 +46,15 @@ class A1Example(Job):
         self.assert_ends(run(4, HERE / "example.py"), 0, *(rf"\[{pe}\] 10\.0\n" for pe in range(4)))
 
 
+class Programs(Job):
+    def test_the_doctor_looks_at_the_machine(self):
+        doctor = subprocess.run([sys.executable, "-m", "peal.doctor"], capture_output=True, text=True, check=False)
+        self.assertIn("software NIC", doctor.stdout)
+
+    def test_the_benchmark_names_calls(self):
+        self.assert_ends(run(2, "-m", "peal.bench"), 0, r"\[0\] put, 8 bytes +\d")
+
+
 class A2Together(Job):
     def test_all_pes_agree(self):
         for pes, transport in (1, "ibgda"), (2, "p2p"), (4, "ibgda"), (4, "p2p"):

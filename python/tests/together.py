@@ -151,6 +151,7 @@ class Transfers(Together):
         word = peal.zeros(1, np.int64)
         waiting = threading.Thread(target=peal.signal_wait, args=(word, 1))
         waiting.start()
+        self.assertIn(f"PE {self.me}", peal.dump())
         peal.atomic_add(word, 1, self.next)
         peal.quiet()
         waiting.join()

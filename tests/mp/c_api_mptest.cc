@@ -21,6 +21,7 @@ TEST(CApi, NamesTheMissingInit) {
   EXPECT_NE(std::string(peal_error()).find("peal_malloc: call peal_init() first"),
             std::string::npos);
   EXPECT_EQ(peal_finalize(), -1);
+  EXPECT_EQ(peal_dump(), nullptr);
   EXPECT_EQ(peal_runtime(), nullptr);
 }
 
@@ -66,6 +67,11 @@ TEST(CApi, KeepsTheErrorUntilTheNextOne) {
   EXPECT_EQ(peal_error(), why);
   EXPECT_EQ(peal_init(), -1);
   EXPECT_NE(peal_error(), why);
+}
+
+TEST(CApi, TellsWhereEverythingStands) {
+  ASSERT_NE(peal_dump(), nullptr) << peal_error();
+  EXPECT_EQ(std::string(peal_dump()), peal_runtime()->dump());
 }
 
 PEAL_KERNEL send(peal::Context ctx, uint64_t* word) {
