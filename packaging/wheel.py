@@ -8,9 +8,9 @@
   peal/_native/bin      peal-run, peal-id, peal-doctor
   peal-V.dist-info      licences, of those libraries too
 
-libpeal finds the rest from its own place, and the programs find lib/ from theirs. Nothing is compiled: the package calls
-the library through ctypes, so one wheel is for every Python 3, on Linux with this machine's glibc or a newer one as far
-as the symbols say that are used.
+libpeal finds the rest from its own place, and the programs find lib/ from theirs. Nothing is compiled: the package
+calls the library through ctypes, so one wheel is for every Python 3, on Linux with this machine's glibc or a newer one
+as far as the symbols say that are used.
 """
 import argparse
 import base64

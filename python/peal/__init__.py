@@ -8,16 +8,16 @@
         peal.all_reduce(y, x, "sum")
         print(np.from_dlpack(y)[0])           # peal-run -n 4 python example.py
 
-An array lies at every PE; its memory at PE 3 is named by this PE's own array and the number 3. Collective calls are made
-by all PEs in the same order. What fails raises peal.Error. docs/python.md has it all in a table."""
+An array lies at every PE; its memory at PE 3 is named by this PE's own array and the number 3. Collective calls are
+made by all PEs in the same order. What fails raises peal.Error. docs/python.md has it all in a table."""
 from peal import _library
 from peal._array import Array, empty, full, zeros
 from peal._collectives import all_gather, all_reduce, all_to_all, broadcast, exclusive_scan, reduce, reduce_scatter, scan
 from peal._job import abort, current, finalize, init, job
 from peal._operations import (
-    atomic_add, atomic_compare_swap, atomic_fetch, atomic_fetch_add, atomic_fetch_and, atomic_fetch_or, atomic_fetch_xor,
-    atomic_set, atomic_swap, barrier, fence, get, put, put_signal, quiet, register_local, signal, signal_wait,
-    unregister_local, wait_until,
+    atomic_add, atomic_compare_swap, atomic_fetch, atomic_fetch_add, atomic_fetch_and, atomic_fetch_or,
+    atomic_fetch_xor, atomic_set, atomic_swap, barrier, fence, get, put, put_signal, quiet, register_local, signal,
+    signal_wait, unregister_local, wait_until,
 )
 from peal._storage import load, load_checkpoint, save, save_checkpoint
 from peal._team import Team, world
@@ -35,8 +35,8 @@ def n_pes() -> int:
 
 
 def dump() -> str:
-    """For a person who asks why nothing moves: what the PEs of this host wait for, circles in that, and where every queue
-    stands. To be called by another thread while one waits; waits a second at most for PEs that do not answer."""
+    """For a person who asks why nothing moves: what the PEs of this host wait for, circles in that, and where every
+    queue stands. To be called by another thread while one waits; waits a second at most for PEs that do not answer."""
     current("dump")
     return _library.dump()
 

@@ -104,7 +104,8 @@ def _make(call: str, shape: Shape, dtype: Any, zeroed: bool) -> Array:
 def empty(shape: Shape, dtype: Any = np.float64) -> Array:
     """A symmetric array of `shape` with undefined values. Collective: all PEs give the same shape and dtype.
 
-    Raises ArgumentError on all PEs where they differ, Error where memory is used up (PEAL_HEAP_SIZE, PEAL_HEAP_LIMIT)."""
+    Raises ArgumentError on all PEs where they differ, Error where memory is used up (PEAL_HEAP_SIZE,
+    PEAL_HEAP_LIMIT)."""
     return _make("empty", shape, dtype, zeroed=False)
 
 

@@ -2,9 +2,9 @@
 """Calls of all members of a team, with the same arguments, in the same order.
 
 `dst` and `src` are symmetric: Arrays, or parts of them (y[2:4]) at the same place on all PEs. They may be the same
-array; else they do not overlap. `team` is a Team, and without it all PEs. `op` is "sum", "product", "min", "max", and for
-integers "and", "or", "xor". On a CPU a call is done here on return. Counts, dtypes, operations and roots are compared
-before anything moves: where they differ all members raise ArgumentError."""
+array; else they do not overlap. `team` is a Team, and without it all PEs. `op` is "sum", "product", "min", "max", and
+for integers "and", "or", "xor". On a CPU a call is done here on return. Counts, dtypes, operations and roots are
+compared before anything moves: where they differ all members raise ArgumentError."""
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process' part in a job: init(), finalize(), job(), and what the two leave to the end of the process and to fork()."""
+"""A process' part in a job: init(), finalize(), job(), and what the two leave to the end of the process and to
+fork()."""
 import atexit
 import os
 import sys
@@ -82,8 +83,9 @@ def abort(reason):
 
 
 class job:  # noqa: N801  (read as a statement: with peal.job():)
-    """`with peal.job():` is init() and finalize(). When the block raises, this PE leaves at once: calls of the other PEs
-    raise Error with what was raised here, and the exception goes on, so that the program ends with its own exit code."""
+    """`with peal.job():` is init() and finalize(). When the block raises, this PE leaves at once: calls of the other
+    PEs raise Error with what was raised here, and the exception goes on, so that the program ends with its own exit
+    code."""
 
     def __enter__(self):
         init()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls between two PEs: transfers, signals, atomics; and what orders and completes them.
 
-Remote memory is named by this PE's own array: `put(y, x, 3)` writes into the y of PE 3. On a CPU all are done on return:
-the source may be reused, what was asked for is here. When a put has arrived at the other PE, quiet(), barrier() or a
-signal behind it tells. Calls of a PE follow one another in the order in which its threads make them."""
+Remote memory is named by this PE's own array: `put(y, x, 3)` writes into the y of PE 3. On a CPU all are done on
+return: the source may be reused, what was asked for is here. When a put has arrived at the other PE, quiet(), barrier()
+or a signal behind it tells. Calls of a PE follow one another in the order in which its threads make them."""
 from __future__ import annotations
 
 import ctypes
@@ -75,7 +75,7 @@ def _wait(call, found, compare, bits):
 
 
 def signal_wait(word: Word, value: int, compare: str = ">=") -> int:
-    """Waits until `word` of this PE compares so (">=", "==", "!=", ">", "<=", "<") with `value`; answers what it is then.
+    """Waits until `word` of this PE compares so (">=", "==", "!=", ">", "<=", "<") with `value`; answers what it is.
 
     Ctrl-C and signals' handlers may end the wait. Raises Error after PEAL_TIMEOUT, and when a PE was lost or aborts."""
     here = current("signal_wait")
@@ -167,8 +167,8 @@ def barrier() -> None:
 
 
 def register_local(array: Any) -> None:
-    """Makes memory of this PE known to the NIC: `src` of put() and `dst` of get() that is not symmetric and has more than
-    1 KiB. `array` has to stay as long. Not collective."""
+    """Makes memory of this PE known to the NIC: `src` of put() and `dst` of get() that is not symmetric and has more
+    than 1 KiB. `array` has to stay as long. Not collective."""
     found = arguments.buffer("register_local", "array", array)
     current("register_local").caller.run_short(must, "register_local", "register_local", found.address, found.nbytes)
 

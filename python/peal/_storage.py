@@ -13,8 +13,8 @@ Path = str | os.PathLike
 
 
 def load(path: Path, array: Any, offset: int = 0) -> None:
-    """Fills `array` with the file's bytes from byte `offset` on. Raises Error where the file ends before; `array` is as it
-    was then."""
+    """Fills `array` with the file's bytes from byte `offset` on. Raises Error where the file ends before; `array` is as
+    it was then."""
     found = arguments.buffer("load", "array", array, written=True)
     where = arguments.number("load", "offset", offset)
     current("load").caller.run(must, "load", "load", os.fsencode(path), where, found.address, found.nbytes)

@@ -11,8 +11,8 @@ from peal.errors import ArgumentError, Error
 
 
 class Team:
-    """A team that this PE is a member of: world(), and what split() answers. It is not given back by itself, for that is
-    collective: call free(), or leave it to finalize()."""
+    """A team that this PE is a member of: world(), and what split() answers. It is not given back by itself, for that
+    is collective: call free(), or leave it to finalize()."""
 
     def __init__(self, pe, native, owned):
         self._pe, self._handle, self._owned = pe, native, owned

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls that may wait for other PEs, made so that Ctrl-C ends the wait in Python at once.
 
-Signals reach Python in the main thread alone, and only while that runs Python. So the main thread hands such a call to a
-thread of peal's and waits for a lock, which a signal's handler can interrupt:
+Signals reach Python in the main thread alone, and only while that runs Python. So the main thread hands such a call to
+a thread of peal's and waits for a lock, which a signal's handler can interrupt:
 
     main thread      call ---> waits for `done` ---------> result
     peal's thread         \\--> libpeal, without the GIL --/

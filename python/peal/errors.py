@@ -3,7 +3,8 @@
 
 
 class Error(RuntimeError):
-    """A call failed: a PE was lost, a deadline passed, a call was aborted, memory ran out, or peal is not initialised."""
+    """A call failed: a PE was lost, a deadline passed, a call was aborted, memory ran out, or peal is not
+    initialised."""
 
 
 class ArgumentError(Error, ValueError):

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# wheel_test.sh <install>: makes a wheel, installs it into an environment without this tree, and runs the package's tests
-# there. Debian's Python and numpy, whatever else is in PATH; pip asks no network.
+# wheel_test.sh <install>: makes a wheel, installs it into an environment without this tree, and runs the package's
+# tests there. Debian's Python and numpy, whatever else is in PATH; pip asks no network.
 set -u
 install=$1
 work=$(mktemp -d) || exit 2
