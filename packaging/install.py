@@ -156,9 +156,12 @@ class Installer:
             (self.root / f"bin/{name}").chmod(0o755)
         for path in sorted((TREE / "examples").glob("*.[ch]*")):
             self.text(f"examples/{path.name}", f"share/peal/examples/{path.name}")
+        for path in sorted((TREE / "examples/tutorial").glob("step*.cu")):
+            self.text(f"examples/tutorial/{path.name}", f"share/peal/examples/tutorial/{path.name}")
         self.text("examples/CMakeLists.txt", "share/peal/examples/CMakeLists.txt")
         self.filled("Makefile.in", "share/peal/examples/Makefile")
-        for path in [*TEXTS, *(f"docs/{page.name}" for page in sorted((TREE / "docs").glob("*.md")))]:
+        pages = [page.relative_to(TREE).as_posix() for page in sorted((TREE / "docs").rglob("*.md"))]
+        for path in [*TEXTS, *pages]:
             self.text(path, f"share/doc/peal/{path}")
 
 

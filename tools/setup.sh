@@ -8,13 +8,15 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 say() { printf '\033[1m==> %s\033[0m\n' "$*"; }
 
-# What a build of the library takes, what one of the benchmarks takes beside it, and what tests take beside both.
+# What a build of the library takes, what one of the benchmarks takes beside it, what the site of the documentation takes
+# by itself, and what tests take beside the first two.
 build_packages=(
   bazel-bootstrap bazel-rules-java bazel-rules-proto bazel-platforms default-jdk-headless
   g++ python3 openmpi-bin libopenmpi-dev libibverbs-dev libboost-context-dev libcli11-dev libfmt-dev
   libxxhash-dev nettle-dev
 )
 perf_packages=(nlohmann-json3-dev)
+docs_packages=(python3 python3-sphinx python3-myst-parser furo doxygen)
 packages=(
   "${build_packages[@]}" "${perf_packages[@]}"
   git clang-format

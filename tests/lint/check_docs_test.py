@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Pages, and a built site, with planted mistakes: each must be found, and what is right must pass."""
+import pathlib
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import check_docs  # noqa: E402  (finds tools/site, too)
+import check as site  # noqa: E402
+import headers  # noqa: E402
+import pages  # noqa: E402
+
+HEAD = '<title>x</title><meta name="viewport" content="width=device-width">'
+
+
+class Pages(unittest.TestCase):
+    def test_links_lead_to_files_and_to_headings(self):
+        def found(text, other="# B\n\n## A `part`, and more\n"):
+            return list(check_docs.check_links({"docs/a.md": text, "docs/b.md": other}, lambda path: path == "README.md"))
+
+        self.assertFalse(found("# A\n[b](b.md#a-part-and-more) [r](../README.md) [a](#a) [w](https://x.y/z)"))
+        self.assertTrue(found("[c](c.md)"))
+        self.assertTrue(found("[b](b.md#a-part)"))
+        self.assertTrue(found("[a](#b)"))
+        self.assertTrue(found("[r](README.md)"))
+
+    def test_what_lies_in_code_is_no_link_and_no_heading(self):
+        self.assertFalse(list(pages.links("`[a](b.md)`\n\n    [a](b.md)\n\n```\n[a](b.md)\n# x\n```\n")))
+        self.assertEqual(list(pages.anchors("# x\n```\n# y\n```\n## x\n")), ["x", "x-1"])
+        self.assertEqual([link.target for link in pages.links("a [`b`](c.md) d")], ["c.md"])
+
+    def test_pictures_have_a_text_and_can_be_read_in_the_dark(self):
+        def found(text, picture="<title/><desc/> prefers-color-scheme: dark"):
+            return list(check_docs.check_pictures({"docs/a.md": text}, lambda path: picture))
+
+        self.assertFalse(found("![what it shows](pictures/x.svg)"))
+        self.assertTrue(found("![](pictures/x.svg)"))
+        self.assertTrue(found("![what it shows](pictures/x.svg)", "<title/><desc/>"))
+        self.assertTrue(found("![what it shows](pictures/x.svg)", "<desc/> prefers-color-scheme: dark"))
+
+    def test_every_page_is_in_the_navigation(self):
+        lists = {"docs/index.md": "## A\n\n- [t](tutorial/index.md): x\n- [r](reference.md): x\n",
+                 "docs/reference.md": "", "docs/tutorial/index.md": "## Steps\n\n- [1](1.md)\n", "docs/tutorial/1.md": ""}
+        self.assertFalse(list(check_docs.check_navigation(lists)))
+        self.assertTrue(list(check_docs.check_navigation({**lists, "docs/lost.md": ""})))
+        self.assertTrue(list(check_docs.check_navigation({**lists, "docs/tutorial/index.md": "[1](1.md)"})))
+
+    def test_the_reference_names_public_headers(self):
+        text = "## Kernels\n\n- [Put](../device/rma.h): put.\n"
+        self.assertFalse(list(check_docs.check_reference(text, ["device/rma.h"])))
+        self.assertTrue(list(check_docs.check_reference(text, ["device/rma.h", "device/wait.h"])))
+
+    def test_code_of_programs_is_theirs(self):
+        def found(text, path="docs/a.md"):
+            return list(check_docs.check_programs({path: text}, lambda file: "int a;\nint b;\n" if file == "examples/x.cu" else None))
+
+        block = "<!-- examples/x.cu -->\n```cpp\nint b;\n```\n"
+        self.assertFalse(found(block))
+        self.assertFalse(found("```cpp\nint c;\n```\n"))
+        self.assertTrue(found(block.replace("int b", "int  b")))
+        self.assertTrue(found(block.replace("x.cu", "y.cu")))
+        self.assertTrue(found("[x](../../examples/tutorial/x.cu)", "docs/tutorial/1.md"))
+
+
+class Site(unittest.TestCase):
+    def found(self, body, head=HEAD, styles=()):
+        made = {"a.html": site.Page(head + body), "d/b.html": site.Page(HEAD + '<h1 id="top"></h1>')}
+        return list(site.check(made, lambda where: where == "x.svg", styles))
+
+    def test_links_of_a_built_site(self):
+        self.assertFalse(self.found('<a href="d/b.html#top">b</a><a href="#">x</a><a href="https://x.y">w</a>'))
+        self.assertTrue(self.found('<a href="d/b.html#bottom">b</a>'))
+        self.assertTrue(self.found('<a href="c.html">c</a>'))
+
+    def test_nothing_comes_from_another_host(self):
+        self.assertFalse(self.found('<img src="x.svg" alt="x">'))
+        self.assertTrue(self.found('<img src="x.svg">'))
+        self.assertTrue(self.found('<script src="https://x.y/z.js"></script>'))
+        self.assertTrue(self.found('<link rel="stylesheet" href="//x.y/z.css">'))
+        self.assertTrue(self.found("", styles=[("a.css", "src: url(https://x.y/font.woff)")]))
+        self.assertTrue(self.found("", head="<title>x</title>"))
+
+
+class Headers(unittest.TestCase):
+    def test_copies_for_doxygen_keep_lines(self):
+        text = "/// One.\n/// Two `x`.\nint a();\n/** Three,\n * four. */\nint b(void);\nPEAL_C_FORMS(c, int d,\n             int e)\n"
+        copy = headers.for_doxygen(text)
+        self.assertEqual(copy.count("\n"), text.count("\n"))
+        self.assertIn("int c(int d, int e); int c_on_stream(int d, int e, peal_stream_t stream);", copy)
+        self.assertEqual(copy.splitlines()[2], "int a();")
+
+    def test_signatures_are_without_macros(self):
+        self.assertEqual(headers.tidy("PEAL_HD const T &"), "const T&")
+        self.assertEqual(headers.tidy("const std::type_identity_t< T > * src"), "const T* src")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
