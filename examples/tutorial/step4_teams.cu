@@ -48,6 +48,7 @@ int main() {
       if (value != wanted) throw std::runtime_error("wrong sum");
     }
     pe.free_team(team);
+    pe.barrier();  // no PE ends while another team's members are at work
     if (pe.my_pe() == 0) std::printf("ok\n");
     return 0;
   });

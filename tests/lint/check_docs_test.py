@@ -10,6 +10,8 @@ import check_docs  # noqa: E402  (finds tools/site, too)
 import check as site  # noqa: E402
 import headers  # noqa: E402
 import pages  # noqa: E402
+import reference  # noqa: E402
+import theme  # noqa: E402
 
 HEAD = '<title>x</title><meta name="viewport" content="width=device-width">'
 
@@ -93,6 +95,28 @@ class Headers(unittest.TestCase):
     def test_signatures_are_without_macros(self):
         self.assertEqual(headers.tidy("PEAL_HD const T &"), "const T&")
         self.assertEqual(headers.tidy("const std::type_identity_t< T > * src"), "const T* src")
+
+    def test_calls_without_a_comment_belong_to_the_one_ahead_of_them(self):
+        lines = ["/// One.", "int a();", "int b();", "", "int c();", "int a(int);"]
+        entries = [headers.Entry("function", name, "", f"int {name}()", "", text, "x.h", line)
+                   for name, text, line in (("a", "One.", 2), ("b", "", 3), ("c", "", 5), ("a", "", 6))]
+        found = reference.groups_of(entries, lines)
+        self.assertEqual([[e.name for e in group.entries] for group in found], [["a", "b", "a"], ["c"]])
+
+    def test_a_call_without_a_comment_is_that_of_kernels_of_its_name(self):
+        def group(name, text, scope=""):
+            return reference.Group("function", scope, text, [headers.Entry("function", name, scope, "", "", text, "device/x.h", 1)])
+
+        of_host = [group("Calls::put", "", "Calls"), group("peal_put_on_stream", ""), group("Calls::site", "", "Calls")]
+        reference.name_calls_of_kernels([("", "device/x.h", [group("put", "Copies.")]), ("", "host/calls.h", of_host)])
+        self.assertEqual([bool(g.same_as) for g in of_host], [True, True, False])
+
+    def test_what_furo_lacks_is_made_up_for(self):
+        self.assertEqual(theme.script('import Gumshoe from "./gumshoe-patched.js";\nnew Gumshoe();\n', "x;"), "x;\nnew Gumshoe();\n")
+        self.assertEqual(theme.script("new Gumshoe();\n", "x;"), "new Gumshoe();\n")
+        css = 'body[data-theme="dark"] { --color-a: b; }'
+        self.assertIn("prefers-color-scheme: dark", theme.dark_style(css))
+        self.assertEqual(theme.dark_style("@media (prefers-color-scheme: dark) {}" + css), "")
 
 
 if __name__ == "__main__":

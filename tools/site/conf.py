@@ -8,7 +8,7 @@ myst_url_schemes = ("http", "https", "mailto", "source")
 html_theme = "furo"
 html_title = "peal"
 html_static_path = ["static"]
-html_css_files = ["site.css"]
+html_css_files = ["dark.css", "site.css"]
 html_extra_path = ["extra"]
 html_copy_source = False
 html_show_sphinx = False
@@ -45,5 +45,12 @@ def setup(app):
 
         ASTDeclaration.get_newest_id = newest_id
 
+    def search_without_parameters():
+        """The search finds calls; a page of their parameters would stand before what is looked for."""
+        from sphinx.domains.cpp import CPPDomain
+        find = CPPDomain.get_objects
+        CPPDomain.get_objects = lambda domain: (found for found in find(domain) if not found[2].endswith("Param"))
+
+    search_without_parameters()
     app.connect("doctree-resolved", finish)
     app.connect("env-updated", remember_ids)

@@ -21,6 +21,8 @@ INTERNAL = {
     "device/base/launch.h": {"Launch::Launch"},
     "device/base/stream.h": {"Graph::Graph"},
 }
+# Whose members are the calls of kernels of the same name; "": the C API.
+AS_KERNELS = {"", "Batch", "Calls", "HostCalls", "Runtime"}
 UNSAID = re.compile(r"~|operator|= ?delete")
 LITERAL = re.compile(r"`([^`\n]+)`|(\bk[A-Z]\w+\b|\bPEAL_[A-Z0-9_]+\b|\b[\w:]+\(\)|\b[\w]+(?:::\w+)+)")
 PAGE = re.compile(r"\bdocs/(\w+(?:/\w+)*)\.md\b")
@@ -33,6 +35,7 @@ class Group:
     scope: str
     text: str
     entries: list
+    same_as: str = ""  # what the page says of a call without a comment: which call of kernels it is
 
     @property
     def name(self):
@@ -53,8 +56,8 @@ def is_listed(entry):
     return entry.kind == "class"
 
 
-def groups_of(entries):
-    """The groups of one header, in its order; members of classes are groups with the class as their scope."""
+def groups_of(entries, lines):
+    """The groups of one header of those lines, in its order; members of classes are groups with the class as their scope."""
     shown = [e for e in entries if not is_internal(e)]
     listed = {e.name for e in shown if is_listed(e)}
     plain = {e.name for e in shown if e.kind in ("struct", "enum") and not is_listed(e)}
@@ -62,11 +65,11 @@ def groups_of(entries):
     for entry in shown:
         if entry.scope in plain or (entry.scope and any(entry.scope.startswith(f"{name}::") for name in plain)):
             continue
-        if not entry.text and UNSAID.search(entry.signature):
+        if UNSAID.search(entry.signature):
             continue
         if entry.scope and entry.scope not in listed and entry.scope not in ("op", "bootstrap"):
             continue
-        home = None if entry.text else home_of(entry, groups)
+        home = None if entry.text else home_of(entry, groups, lines)
         if home:
             home.entries.append(entry)
         else:
@@ -74,16 +77,18 @@ def groups_of(entries):
     return groups
 
 
-def home_of(entry, groups):
-    """The group that an entry without a comment belongs to: an overload's, or that of the line before."""
+def home_of(entry, groups, lines):
+    """The group that an entry without a comment belongs to: an overload's, or its neighbour's without a gap between."""
     if entry.kind not in ("function", "variable"):
         return None
     same = [g for g in groups if g.kind == entry.kind and g.name == entry.name and g.text]
     if same:
         return same[-1]
     last = groups[-1] if groups else None
-    near = last and last.kind == entry.kind and last.scope == entry.scope and entry.line - last.entries[-1].line <= 3
-    return last if near and (last.text or not entry.text) else None
+    if not last or not last.text or last.kind != entry.kind or last.scope != entry.scope:
+        return None
+    between = lines[last.entries[-1].line - 1:entry.line]
+    return last if all(line.strip() for line in between) else None
 
 
 def escape(text):
@@ -179,6 +184,8 @@ def group_lines(group, in_c, inside):
     lines += [directive + seen[0]] + [" " * len(directive) + shown for shown in seen[1:]] + [""]
     if group.text:
         lines += [prose(group.text, "   ")]
+    elif group.same_as:
+        lines += [f"   {group.same_as}", ""]
     first = group.entries[0]
     text = shortened(first.definition) if first.definition and group.kind != "class" else ""
     if group.kind == "type":
@@ -205,13 +212,27 @@ def intro(text):
     return "\n".join(lines)
 
 
+def name_calls_of_kernels(told):
+    """Calls of the host, of C and of batches without a comment of their own: those of kernels have their names."""
+    kernels = {e.name: g for _, file, groups in told for g in groups for e in g.entries
+               if file.startswith("device/") and g.kind == "function" and not g.scope and g.text}
+    for _, _, groups in told:
+        for group in groups:
+            name = group.name.rpartition("::")[2].removeprefix("peal_").removesuffix("_on_stream")
+            if group.kind == "function" and not group.text and name in kernels and group.scope in AS_KERNELS:
+                group.same_as = f"As :ref:`{name} <{kernels[name].label}>` in kernels."
+
+
+def what_it_does(group):
+    return inline(first_sentence(group.text)) if group.text else group.same_as
+
+
 def summary(groups):
     """The page's calls, a row each."""
     rows = []
     for group in groups:
         names = list(dict.fromkeys(e.name for e in group.entries))
-        told = inline(first_sentence(group.text)) if group.text else ""
-        rows += [f"   * - :ref:`{', '.join(names)} <{group.label}>`", f"     - {told}"]
+        rows += [f"   * - :ref:`{', '.join(names)} <{group.label}>`", f"     - {what_it_does(group)}"]
     return ["", ".. list-table::", "   :widths: 30 70", "   :class: summary", "", *rows, ""] if len(groups) > 1 else []
 
 
@@ -256,7 +277,7 @@ def index(groups_by_page):
     lines = ["All calls", "=========", "", "Every call, class, type and constant of the headers, by name.", "",
              ".. list-table::", "   :header-rows: 1", "   :widths: 30 20 50", "", "   * - name", "     - page", "     - what it does"]
     for _, name, group, title, file in sorted(rows, key=lambda row: row[:2]):
-        told = inline(first_sentence(group.text)) if group.text else f"({group.kind})"
+        told = what_it_does(group) or f"({group.kind})"
         lines += [f"   * - :ref:`{name} <{group.label}>`", f"     - :doc:`{title} </reference/{file[:-2]}>`", f"     - {told}"]
     return "\n".join(lines) + "\n"
 
@@ -266,13 +287,17 @@ def write(root, titles, out, work):
     entries = headers.read(root, list(titles), work)
     told = []
     for file, title in titles.items():
-        groups = groups_of([e for e in entries if e.file == file])
+        text = (root / file).read_text()
+        groups = groups_of([e for e in entries if e.file == file], text.splitlines())
         told.append((title, file, groups))
+    name_calls_of_kernels(told)
+    for title, file, groups in told:
+        text = (root / file).read_text()
         target = out / f"{file[:-2]}.rst"
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(page(title, file, (root / file).read_text(), groups))
+        target.write_text(page(title, file, text, groups))
     (out / "all.rst").write_text(index(told))
     functions = [e for _, _, groups in told for g in groups for e in g.entries if e.kind == "function"]
-    untold = sorted({f"{e.file}: {e.name}" for _, _, groups in told for g in groups if not g.text for e in g.entries
+    untold = sorted({f"{e.file}: {e.name}" for _, _, groups in told for g in groups if not (g.text or g.same_as) for e in g.entries
                      if e.kind == "function"})
     return {"headers": len(told), "calls": len({(e.file, e.name) for e in functions}), "signatures": len(functions), "untold": untold}

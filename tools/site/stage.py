@@ -20,6 +20,7 @@ import pygments
 import pygments.formatters
 import pygments.lexers
 import reference
+import theme
 
 OTHER_PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 REFERENCE = "docs/reference.md"
@@ -150,7 +151,7 @@ class Stage:
         (self.out / "extra/llms.txt").write_text("\n".join(lines))
 
 
-def main(root, out):
+def main(root, out, arguments):
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     stage = Stage(root, out)
@@ -161,12 +162,13 @@ def main(root, out):
     stage.write_llms()
     here = pathlib.Path(__file__).parent
     shutil.copytree(here / "static", out / "static")
+    theme.write(out / "static")
     shutil.copy(here / "conf.py", out / "conf.py")
     print(f"docs: {len(stage.pages)} pages, {told['headers']} headers with {told['calls']} calls "
           f"({told['signatures']} signatures), {len(stage.sources)} sources shown")
-    if "--untold" in sys.argv:
+    if "--untold" in arguments:
         print("\n".join(told["untold"]))
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve())
+    main(pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), sys.argv[3:])
