@@ -275,10 +275,11 @@ def index(groups_by_page):
             for name in dict.fromkeys(e.name for e in group.entries):
                 rows.append((name.lower(), name, group, title, file))
     lines = ["All calls", "=========", "", "Every call, class, type and constant of the headers, by name.", "",
-             ".. list-table::", "   :header-rows: 1", "   :widths: 30 20 50", "", "   * - name", "     - page", "     - what it does"]
+             ".. list-table::", "   :header-rows: 1", "   :widths: 30 50 20", "",
+             "   * - name", "     - what it does", "     - page"]
     for _, name, group, title, file in sorted(rows, key=lambda row: row[:2]):
         told = what_it_does(group) or f"({group.kind})"
-        lines += [f"   * - :ref:`{name} <{group.label}>`", f"     - :doc:`{title} </reference/{file[:-2]}>`", f"     - {told}"]
+        lines += [f"   * - :ref:`{name} <{group.label}>`", f"     - {told}", f"     - :doc:`{title} </reference/{file[:-2]}>`"]
     return "\n".join(lines) + "\n"
 
 
