@@ -160,7 +160,7 @@ class Installer:
             self.text(f"examples/tutorial/{path.name}", f"share/peal/examples/tutorial/{path.name}")
         self.text("examples/CMakeLists.txt", "share/peal/examples/CMakeLists.txt")
         self.filled("Makefile.in", "share/peal/examples/Makefile")
-        pages = [page.relative_to(TREE).as_posix() for page in sorted((TREE / "docs").rglob("*.md"))]
+        pages = [page.relative_to(TREE).as_posix() for page in sorted((TREE / "docs").rglob("*.*")) if page.suffix in (".md", ".svg")]
         for path in [*TEXTS, *pages]:
             self.text(path, f"share/doc/peal/{path}")
 
