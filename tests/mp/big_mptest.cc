@@ -14,21 +14,15 @@ constexpr uint64_t kWords = (2 * kGiB + 8 * 1024) / 8;
 constexpr uint64_t kTail = 5;  // the size is no multiple of anything
 constexpr uint64_t kBytes = kWords * 8 + kTail;
 
-uint64_t word_at(uint64_t i, uint64_t seed) { return (i + seed) * 0x9e3779b97f4a7c15u; }
-
-void fill_words(std::byte* data, uint64_t seed) {
-  auto* const words = reinterpret_cast<uint64_t*>(data);
-  for (uint64_t i = 0; i < kWords; ++i) words[i] = word_at(i, seed);
+void fill_all(std::byte* data, uint64_t seed) {
+  fill_words(reinterpret_cast<uint64_t*>(data), kWords, seed);
   fill(data + kWords * 8, kTail, seed);
 }
 
 /// The first word that is not seed's; kWords + k for a byte of the tail.
 uint64_t first_wrong(const std::byte* data, uint64_t seed) {
-  const auto* const words = reinterpret_cast<const uint64_t*>(data);
-  for (uint64_t i = 0; i < kWords; ++i) {
-    if (words[i] != word_at(i, seed)) return i;
-  }
-  return kWords + first_difference(data + kWords * 8, kTail, seed);
+  const size_t words = first_wrong_word(reinterpret_cast<const uint64_t*>(data), kWords, seed);
+  return words < kWords ? words : kWords + first_difference(data + kWords * 8, kTail, seed);
 }
 
 PEAL_KERNEL put_big(Verdict* verdict, Context ctx, std::byte* data, int pe) {
@@ -48,7 +42,7 @@ TEST(Big, MoreThanTwoGiBThereAndBack) {
     const int last = pe.n_pes() - 1;
     const bool first = pe.my_pe() == 0;
     std::fill_n(data + kBytes, 64, std::byte{0xee});
-    if (first) fill_words(data, 11);
+    if (first) fill_all(data, 11);
     pe.barrier();
     if (first) {
       run_clean(pe, {.blocks = 1, .threads = 32}, put_big, context.value(), data, last);

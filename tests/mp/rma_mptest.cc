@@ -67,10 +67,9 @@ class Arenas {
     for (const Message& m : list_) {
       ASSERT_EQ(first_other(to.data() + at, m.to - at, kGuard), m.to - at)
           << "bytes before the message of " << m.bytes;
-      for (size_t i = 0; i < m.bytes; ++i) {
-        ASSERT_EQ(to[m.to + i], pattern(static_cast<uint64_t>(sender), m.from + i))
-            << "byte " << i << " of " << m.bytes << " to +" << m.to << " from +" << m.from;
-      }
+      const auto seed = static_cast<uint64_t>(sender);
+      ASSERT_EQ(first_difference(to.data() + m.to, m.bytes, seed, m.from), m.bytes)
+          << "of the message to +" << m.to << " from +" << m.from;
       at = m.to + m.bytes;
     }
     ASSERT_EQ(first_other(to.data() + at, bytes_ - at, kGuard), bytes_ - at) << "behind the last";

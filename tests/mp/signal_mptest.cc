@@ -41,10 +41,10 @@ PEAL_DEVICE void expect_message(Verdict* verdict, const std::byte* data, size_t 
 template <Reach R, class S, Signal::Kind kKind, bool kNbi>
 PEAL_KERNEL pass_on(Verdict* verdict, BasicContext<R> ctx, S scope, Ring ring, size_t bytes,
                     uint64_t first, uint64_t rounds) {
+  const int me = my_pe(ctx);
+  const size_t lanes = scope.size();
   for (uint64_t round = first; round < first + rounds; ++round) {
-    for (size_t i = scope.rank(); i < bytes; i += scope.size()) {
-      ring.from[i] = stamp(my_pe(ctx), round, i);
-    }
+    for (size_t i = scope.rank(); i < bytes; i += lanes) ring.from[i] = stamp(me, round, i);
     const Signal signal = kKind == Signal::Kind::kSet ? Signal::set(ring.arrived, round, ring.next)
                                                       : Signal::add(ring.arrived, 1, ring.next);
     Ticket ticket{};

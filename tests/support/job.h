@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the tests of the API share: the PEs they run on, kernels that report, patterns of bytes.
+// What the tests of the API share: the PEs they run on, kernels that report. bytes.h comes along.
 //
 //   TEST(Rma, PutArrives) { on_every_pe([](Runtime& pe) { ... run(pe, grid, kernel, ...); ... }); }
 //
@@ -28,6 +28,7 @@
 #include "bootstrap/launch.h"
 #include "host/base/error.h"
 #include "peal/peal.h"
+#include "tests/support/bytes.h"
 
 namespace peal::api_test {
 
@@ -220,32 +221,6 @@ void run_clean(Runtime& pe, const Grid& grid, void (*kernel)(Verdict*, Parameter
   run(grid, kernel, std::forward<Arguments>(arguments)...);
   const Failure failure = pe.failure();
   EXPECT_EQ(failure.status, Status::kOk) << failure.text;
-}
-
-/// Byte `i` of message `seed`.
-inline std::byte pattern(uint64_t seed, uint64_t i) {
-  return static_cast<std::byte>((((i + 1) * 0x9e3779b97f4a7c15u) ^ (seed * 0xd1b54a32d192ed03u)) >>
-                                56);
-}
-inline void fill(void* data, size_t bytes, uint64_t seed) {
-  auto* const out = static_cast<std::byte*>(data);
-  for (size_t i = 0; i < bytes; ++i) out[i] = pattern(seed, i);
-}
-
-/// The first byte that is not message `seed`'s, or `bytes`.
-inline size_t first_difference(const void* data, size_t bytes, uint64_t seed) {
-  const auto* const in = static_cast<const std::byte*>(data);
-  size_t i = 0;
-  while (i < bytes && in[i] == pattern(seed, i)) ++i;
-  return i;
-}
-
-/// The first byte that is not `value`, or `bytes`.
-inline size_t first_other(const void* data, size_t bytes, std::byte value) {
-  const auto* const in = static_cast<const std::byte*>(data);
-  size_t i = 0;
-  while (i < bytes && in[i] == value) ++i;
-  return i;
 }
 
 }  // namespace peal::api_test
