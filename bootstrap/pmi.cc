@@ -21,10 +21,10 @@
 #include "base/fd.h"
 #include "base/poll.h"
 #include "base/words.h"
-#include "host/base/address.h"
 #include "bootstrap/launchers.h"
 #include "bootstrap/star.h"
 #include "bootstrap/wire.h"
+#include "host/base/address.h"
 #include "host/base/error.h"
 
 namespace peal::bootstrap {

@@ -16,10 +16,10 @@
 
 #include "base/library.h"
 #include "base/patience.h"
-#include "host/base/address.h"
 #include "bootstrap/launchers.h"
 #include "bootstrap/star.h"
 #include "bootstrap/wire.h"
+#include "host/base/address.h"
 #include "host/base/error.h"
 
 namespace peal::bootstrap {

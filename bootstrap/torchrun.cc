@@ -13,11 +13,11 @@
 #include <charconv>
 #include <vector>
 
-#include "host/base/address.h"
 #include "bootstrap/join.h"
 #include "bootstrap/launchers.h"
 #include "bootstrap/proof.h"
 #include "bootstrap/star.h"
+#include "host/base/address.h"
 #include "host/base/error.h"
 
 namespace peal::bootstrap {

@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "base/poll.h"
-#include "host/base/address.h"
 #include "bootstrap/bootstraps.h"
+#include "host/base/address.h"
 #include "host/base/error.h"
 
 namespace peal::run {

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "base/command_line.h"
-#include "bootstrap/address.h"
 #include "bootstrap/bootstraps.h"
+#include "host/base/address.h"
 #include "host/base/error.h"
 
 int main(int argc, char** argv) {
@@ -30,7 +30,7 @@ int main(int argc, char** argv) {
       ->type_name("PORT")
       ->capture_default_str();
   return peal::run_command_line(app, argc, argv, [&] {
-    const std::string address = peal::bootstrap::find_address(interface);
+    const std::string address = peal::find_address(interface);
     fmt::print("{}\n", peal::bootstrap::make_unique_id(address, port).to_string());
     if (std::fflush(stdout) != 0) peal::fail_errno(errno, "standard output");
     return 0;

@@ -77,7 +77,7 @@ std::vector<int> FarChannel::unheard(Time longer_ago) {
   return found;
 }
 
-bool FarChannel::transmit(int pe, const Packet& packet) const noexcept {
+bool FarChannel::transmit(int pe, const SealedPacket& packet) const noexcept {
   const sockaddr_in to = socket_address(addresses_[static_cast<size_t>(pe)]);
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (::sendto(fd_.get(), packet.bytes.data(), packet.length, MSG_DONTWAIT | MSG_NOSIGNAL,
@@ -106,12 +106,12 @@ void FarChannel::send_once(int pe, std::span<const std::byte> head,
   std::ranges::copy(head, message.begin());
   std::copy_n(payload.begin(), rest, message.begin() + static_cast<ptrdiff_t>(head.size()));
   const size_t bytes = head.size() + rest;
-  const Packet packet = seal(secret_,
-                             {.from = rank_,
-                              .to = pe,
-                              .total = static_cast<uint32_t>(bytes),
-                              .flags = PacketHeader::kFirst | PacketHeader::kOnce},
-                             std::span(message).first(bytes));
+  const SealedPacket packet = seal(secret_,
+                                   {.from = rank_,
+                                    .to = pe,
+                                    .total = static_cast<uint32_t>(bytes),
+                                    .flags = PacketHeader::kFirst | PacketHeader::kOnce},
+                                   std::span(message).first(bytes));
   for (int time = 0; time < 2; ++time) transmit(pe, packet);
 }
 

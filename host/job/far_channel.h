@@ -89,7 +89,7 @@ class FarChannel {
     bool owes = false;              // an acknowledgement
     std::optional<Time> spoken_to;  // the first time; none once it was told as unheard
   };
-  bool transmit(int pe, const Packet& packet) const noexcept;
+  bool transmit(int pe, const SealedPacket& packet) const noexcept;
   void send_due(int pe, Peer& peer);
   void pay(int pe, Peer& peer);
   void note_refusals();

@@ -23,9 +23,9 @@ PacketProof prove(const JobSecret& secret, std::span<const std::byte> sealed) no
 
 }  // namespace
 
-Packet seal(const JobSecret& secret, const PacketHeader& header,
-            std::span<const std::byte> part) noexcept {
-  Packet packet;
+SealedPacket seal(const JobSecret& secret, const PacketHeader& header,
+                  std::span<const std::byte> part) noexcept {
+  SealedPacket packet;
   const size_t bytes = std::min(part.size(), kPartBytes);
   std::byte* const behind = packet.bytes.data() + sizeof(PacketProof);
   std::memcpy(behind, &header, sizeof(header));

@@ -42,7 +42,7 @@ using PacketProof = std::array<std::byte, 16>;
 inline constexpr size_t kPacketBytes = sizeof(PacketProof) + sizeof(PacketHeader) + kPartBytes;
 
 /// A packet in memory of its own: handlers of signals make some.
-struct Packet {
+struct SealedPacket {
   std::array<std::byte, kPacketBytes> bytes;
   size_t length = 0;
 
@@ -50,8 +50,8 @@ struct Packet {
 };
 
 /// At most kPartBytes of `part`.
-Packet seal(const JobSecret& secret, const PacketHeader& header,
-            std::span<const std::byte> part) noexcept;
+SealedPacket seal(const JobSecret& secret, const PacketHeader& header,
+                  std::span<const std::byte> part) noexcept;
 
 struct OpenedPacket {
   PacketHeader header;

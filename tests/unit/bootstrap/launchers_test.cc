@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/fd.h"
-#include "bootstrap/address.h"
+#include "host/base/address.h"
 #include "tests/support/error_of.h"
 
 namespace peal::bootstrap {
@@ -230,7 +230,7 @@ TEST(Address, IsAnInterfacesOrTheOneToOthers) {
   EXPECT_EQ(find_address("10.1.2.3"), "10.1.2.3");
   EXPECT_EQ(find_address("lo"), "127.0.0.1");
   EXPECT_FALSE(find_address("").empty());
-  EXPECT_EQ(resolve("127.0.0.1"), "127.0.0.1");
+  EXPECT_EQ(resolve_host("127.0.0.1"), "127.0.0.1");
   const Error error = error_of([] { find_address("eth17"); });
   EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
   EXPECT_TRUE(contains(error, "'eth17' is neither")) << error.what();

@@ -125,7 +125,7 @@ TEST(FarChannel, DropsWhatNobodyOfTheJobSent) {
   const PacketHeader header{.from = 0, .to = 1, .sequence = 1, .total = 3, .flags = 1};
   JobSecret guessed = two.secret;
   guessed[15] = std::byte{1};
-  Packet changed = seal(two.secret, header, bytes_of("abc"));
+  SealedPacket changed = seal(two.secret, header, bytes_of("abc"));
   changed.bytes[changed.length - 1] ^= std::byte{1};
   PacketHeader of_another = header;
   of_another.to = 0;
@@ -137,9 +137,9 @@ TEST(FarChannel, DropsWhatNobodyOfTheJobSent) {
   at.sin_addr.s_addr = to.internet;
   at.sin_port = to.port;
   const Fd stranger(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  for (const Packet& packet :
+  for (const SealedPacket& packet :
        {seal(guessed, header, bytes_of("abc")), changed, seal(two.secret, of_another, {}),
-        seal(two.secret, of_nobody, {}), Packet{{}, 3}, Packet{{}, kPacketBytes}}) {
+        seal(two.secret, of_nobody, {}), SealedPacket{{}, 3}, SealedPacket{{}, kPacketBytes}}) {
     ASSERT_EQ(::sendto(stranger.get(), packet.bytes.data(), packet.length, 0,
                        reinterpret_cast<const sockaddr*>(&at), sizeof(at)),
               static_cast<ssize_t>(packet.length));
