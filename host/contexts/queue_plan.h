@@ -55,7 +55,7 @@ void check_plans(std::span<const QueuePlan> plans, std::span<const Place> places
 
 /// The links that a context has from the start: to the next PE and the one before, so that every
 /// NIC has sent and received before any kernel runs, and to the PEs of other hosts (or network
-/// namespaces), which cannot be asked for a link later. With ConnectKind::kEager all. None to PEs
+/// namespaces), whose links are made by collective calls. With ConnectKind::kEager all. None to PEs
 /// that are masked.
 class FirstLinks {
  public:

@@ -342,7 +342,7 @@ void FailureLog::abort(const ContextFields* context, std::string_view reason) {
 }
 
 void FailureLog::deliver(const Message& message) {
-  if (closing_) return;
+  if (closing_ || !group_.is_live(message.from)) return;
   const std::string_view reason(reinterpret_cast<const char*>(message.payload.data()),
                                 std::min(message.payload.size(), kMaxReason));
   const auto [generation, slot, serial, unused] = message.word;

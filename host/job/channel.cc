@@ -2,7 +2,6 @@
 #include "host/job/channel.h"
 
 #include <fcntl.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -92,6 +91,12 @@ void Channel::open_far(std::span<const Place> places, const std::string& interfa
   far_ = std::make_unique<FarChannel>(rank_, interface);
 }
 
+std::vector<int> Channel::fds() const {
+  std::vector<int> both{fd_.get()};
+  if (far_) both.push_back(far_->fd());
+  return both;
+}
+
 Channel::Address Channel::open() {
   fd_ = Fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd_) fail_errno(errno, "socket(AF_UNIX, SOCK_DGRAM)");
@@ -106,15 +111,7 @@ Channel::Address Channel::open() {
     name += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
   }
   std::ranges::copy(name, address.name.begin());
-  if (far_) {
-    address.far = far_->address();
-    both_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
-    if (!both_) fail_errno(errno, "epoll_create1");
-    for (const int fd : {fd_.get(), far_->fd()}) {
-      epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
-      if (::epoll_ctl(both_.get(), EPOLL_CTL_ADD, fd, &event) != 0) fail_errno(errno, "epoll_ctl");
-    }
-  }
+  if (far_) address.far = far_->address();
   sockaddr_un at{};
   if (::bind(fd_.get(), reinterpret_cast<sockaddr*>(&at), fill_in(&at, address.name.data())) != 0) {
     fail_errno(errno, "bind(@" + name + ")");

@@ -59,8 +59,10 @@ class Channel {
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
-  /// Readable when a message waits.
-  int fd() const { return both_ ? both_.get() : fd_.get(); }
+  /// Readable when a message of this host waits.
+  int fd() const { return fd_.get(); }
+  /// One of them is readable when a message waits.
+  std::vector<int> fds() const;
 
   enum class Sent {
     kDone,
@@ -111,7 +113,6 @@ class Channel {
   int rank_;
   std::unique_ptr<FarChannel> far_;
   std::vector<bool> is_far_;        // by PE
-  Fd both_;                         // an epoll set of both sockets, where there are two
   std::vector<Address> addresses_;  // by PE
 };
 

@@ -20,6 +20,7 @@ namespace {
 
 // A refusal that the network told is answered to the next call: not to that one's packet.
 constexpr int kAttempts = 4;
+constexpr int kRefusals = 2;        // one may be a firewall's that is loaded anew
 constexpr int kMostPackets = 1000;  // taken at once: nobody can keep a PE at it
 
 sockaddr_in socket_address(const FarChannel::Address& address) {
@@ -92,7 +93,9 @@ FarChannel::Sent FarChannel::send(int pe, std::span<const std::byte> head,
                                   std::span<const std::byte> payload) {
   const std::lock_guard lock(mutex_);
   Peer& to = peer(pe);
-  if (addresses_[static_cast<size_t>(pe)].port == 0 || to.heard.refused) return Sent::kGone;
+  if (addresses_[static_cast<size_t>(pe)].port == 0 || to.heard.refused || to.lost) {
+    return Sent::kGone;
+  }
   if (!to.stream.push(head, payload)) return Sent::kFull;
   send_due(pe, to);
   return Sent::kDone;
@@ -148,8 +151,13 @@ void FarChannel::ask(int pe) {
 void FarChannel::look() {
   const std::lock_guard lock(mutex_);
   for (auto& [pe, to] : peers_) {
-    if (!to.heard.refused) send_due(pe, to);
+    if (!to.heard.refused && !to.lost) send_due(pe, to);
   }
+}
+
+void FarChannel::forget(int pe) {
+  const std::lock_guard lock(mutex_);
+  peer(pe).lost = true;
 }
 
 std::optional<std::pair<int, std::vector<std::byte>>> FarChannel::receive() {
@@ -180,12 +188,13 @@ std::optional<std::pair<int, std::vector<std::byte>>> FarChannel::take(
                     static_cast<size_t>(header.from) < addresses_.size();
   if (!sane) return std::nullopt;
   Peer& from = peer(header.from);
-  from.heard = {.ever = true, .refused = from.heard.refused, .at = now()};
+  from.heard = {.ever = true, .at = now()};
+  from.refusals = 0;
   if ((header.flags & PacketHeader::kOnce) != 0) {
     return std::pair(header.from, std::vector<std::byte>(opened->part.begin(), opened->part.end()));
   }
   from.stream.acknowledged(header.acknowledged, from.heard.at);
-  send_due(header.from, from);
+  if (!from.lost) send_due(header.from, from);
   if ((header.flags & PacketHeader::kAnswer) != 0) from.owes = true;
   if (header.sequence == 0) return std::nullopt;
   from.owes = true;  // also of one that came before: its acknowledgement was lost
@@ -214,7 +223,7 @@ void FarChannel::note_refusals() {
         const Address& there = addresses_[static_cast<size_t>(pe)];
         const bool its = there.internet == to.sin_addr.s_addr && there.port == to.sin_port;
         // One that was never heard may be another machine's, at an address that means nothing here.
-        if (its && known.heard.ever) known.heard.refused = true;
+        if (its && known.heard.ever) known.heard.refused = ++known.refusals >= kRefusals;
       }
     }
   }
@@ -226,16 +235,12 @@ FarChannel::Heard FarChannel::heard(int pe) const {
   return known == peers_.end() ? Heard() : known->second.heard;
 }
 
-bool FarChannel::hears() const {
-  const std::lock_guard lock(mutex_);
-  return std::ranges::any_of(peers_, [](const auto& entry) { return entry.second.heard.ever; });
-}
-
 bool FarChannel::idle(const std::vector<int>& pes) const {
   const std::lock_guard lock(mutex_);
   return std::ranges::all_of(pes, [&](int pe) {
     const auto known = peers_.find(pe);
-    return known == peers_.end() || known->second.heard.refused || known->second.stream.idle();
+    return known == peers_.end() || known->second.heard.refused || known->second.lost ||
+           known->second.stream.idle();
   });
 }
 

@@ -45,7 +45,7 @@ class FarChannel {
   /// What is known of a PE from what came from it.
   struct Heard {
     bool ever = false;
-    bool refused = false;  // its port is closed
+    bool refused = false;  // its port is closed: the network said so twice, and nothing came since
     Time at{0};            // the last time
   };
 
@@ -67,11 +67,11 @@ class FarChannel {
   /// The next message, and the PE that it is from.
   std::optional<std::pair<int, std::vector<std::byte>>> receive();
   void look();
+  /// `pe` is lost: nothing is sent to it any more.
+  void forget(int pe);
   /// Asks `pe` for an answer.
   void ask(int pe);
   Heard heard(int pe) const;
-  /// True once anybody was heard: this way leads to other hosts.
-  bool hears() const;
   /// Those that were sent something, or asked, `longer_ago` than this and were never heard; each is
   /// told once.
   std::vector<int> unheard(Time longer_ago);
@@ -86,7 +86,9 @@ class FarChannel {
   struct Peer {
     MessageStream stream;
     Heard heard;
-    bool owes = false;              // an acknowledgement
+    int refusals = 0;   // since it was heard
+    bool owes = false;  // an acknowledgement
+    bool lost = false;
     std::optional<Time> spoken_to;  // the first time; none once it was told as unheard
   };
   bool transmit(int pe, const SealedPacket& packet) const noexcept;

@@ -6,7 +6,7 @@
 namespace peal {
 
 HostWatch::HostWatch(std::span<const Place> places, int rank, Time limit)
-    : rank_(rank), limit_(limit) {
+    : rank_(rank), limit_(limit > Time(0) ? std::max(limit, kLeastLimit) : limit) {
   for (size_t pe = 0; pe < places.size(); ++pe) {
     size_t first = 0;
     while (first < pe && is_elsewhere(places[first], places[pe])) ++first;
@@ -15,43 +15,50 @@ HostWatch::HostWatch(std::span<const Place> places, int rank, Time limit)
 }
 
 bool HostWatch::speaks(const std::vector<int>& live) const {
-  const int host = hosts_[static_cast<size_t>(rank_)];
-  const auto first =
-      std::ranges::find_if(live, [&](int pe) { return hosts_[static_cast<size_t>(pe)] == host; });
+  const int host = host_of(rank_);
+  const auto first = std::ranges::find_if(live, [&](int pe) { return host_of(pe) == host; });
   return first != live.end() && *first == rank_;
 }
 
-std::vector<int> HostWatch::asked(const std::vector<int>& live) const {
-  if (!speaks(live)) return {};
-  const int own = hosts_[static_cast<size_t>(rank_)];
+std::vector<int> HostWatch::asked(const std::vector<int>& live, Time now) {
   int next = -1;   // the first host behind this one that has live PEs
   int first = -1;  // of all others
-  for (const int pe : live) {
-    const int host = hosts_[static_cast<size_t>(pe)];
+  const int own = host_of(rank_);
+  for (const int pe : speaks(live) ? live : std::vector<int>{}) {
+    const int host = host_of(pe);
     if (host > own && (next < 0 || host < next)) next = host;
     if (host < own && (first < 0 || host < first)) first = host;
   }
   const int host = next >= 0 ? next : first;
+  if (host != asked_host_) asked_since_ = now;
+  asked_host_ = host;
   std::vector<int> pes;
   std::ranges::copy_if(live, std::back_inserter(pes),
-                       [&](int pe) { return hosts_[static_cast<size_t>(pe)] == host; });
+                       [&](int pe) { return host >= 0 && host_of(pe) == host; });
   return pes;
 }
 
-std::vector<int> HostWatch::to_ask(const std::vector<int>& live, Time now) {
+std::vector<int> HostWatch::to_ask(const std::vector<int>& live, Time now, const HeardOf& heard) {
   if (now - asked_at_ < kAskAgain) return {};
   asked_at_ = now;
-  return asked(live);
+  std::vector<int> pes = asked(live, now);
+  if (pes.empty()) return pes;
+  std::vector<int> hosts{host_of(rank_), asked_host_};
+  for (const int pe : live) {
+    if (std::ranges::find(hosts, host_of(pe)) != hosts.end()) continue;
+    hosts.push_back(host_of(pe));
+    if (!heard(pe).ever) pes.push_back(pe);
+  }
+  return pes;
 }
 
-std::vector<HostWatch::Loss> HostWatch::losses(
-    const std::vector<int>& live, Time now,
-    const std::function<FarChannel::Heard(int pe)>& heard) const {
+std::vector<HostWatch::Loss> HostWatch::losses(const std::vector<int>& live, Time now,
+                                               const HeardOf& heard) {
   std::vector<Loss> ended;
   std::vector<Loss> silent;
-  bool answers = false;  // somebody of that host, or nobody has ever been heard there
+  bool answers = false;
   bool ever = false;
-  for (const int pe : asked(live)) {
+  for (const int pe : asked(live, now)) {
     const FarChannel::Heard known = heard(pe);
     if (known.refused) {
       ended.emplace_back(pe, false);
@@ -59,7 +66,7 @@ std::vector<HostWatch::Loss> HostWatch::losses(
     }
     silent.emplace_back(pe, true);
     ever |= known.ever;
-    answers |= known.ever && now - known.at <= limit_;
+    answers |= known.ever && now - std::max(known.at, asked_since_) <= limit_;
   }
   if (limit_ > Time(0) && ever && !answers) ended.insert(ended.end(), silent.begin(), silent.end());
   return ended;

@@ -27,28 +27,35 @@ class HostWatch {
  public:
   using Time = FarChannel::Time;
   static constexpr Time kAskAgain = std::chrono::milliseconds(250);
+  static constexpr Time kLeastLimit = 8 * kAskAgain;
 
-  /// `limit` of silence; zero: silence is no loss.
+  using HeardOf = std::function<FarChannel::Heard(int pe)>;
+
+  /// `limit` of silence, at least kLeastLimit; zero: silence is no loss.
   HostWatch(std::span<const Place> places, int rank, Time limit);
 
-  /// Whom this PE has to ask now, of those that are `live` (in order, this one among them).
-  std::vector<int> to_ask(const std::vector<int>& live, Time now);
+  /// Whom this PE has to ask now, of those that are `live` (in order, this one among them): all of
+  /// the next host, and one of each other host of which nobody was heard yet, so that it is known
+  /// when its turn comes.
+  std::vector<int> to_ask(const std::vector<int>& live, Time now, const HeardOf& heard);
   /// A PE that is lost, and whether its host is silent: else its process has ended.
   using Loss = std::pair<int, bool>;
-  /// Of those that this PE asks; `heard` answers by PE.
-  std::vector<Loss> losses(const std::vector<int>& live, Time now,
-                           const std::function<FarChannel::Heard(int pe)>& heard) const;
+  /// Of those that this PE asks. Silence counts from when it began to ask their host.
+  std::vector<Loss> losses(const std::vector<int>& live, Time now, const HeardOf& heard);
   /// True for the PE that speaks for its host.
   bool speaks(const std::vector<int>& live) const;
 
  private:
-  /// The live PEs of the host that this one asks.
-  std::vector<int> asked(const std::vector<int>& live) const;
+  /// The live PEs of the host that this one asks; notes when that became another one.
+  std::vector<int> asked(const std::vector<int>& live, Time now);
+  int host_of(int pe) const { return hosts_[static_cast<size_t>(pe)]; }
 
   int rank_;
   Time limit_;
   std::vector<int> hosts_;  // by PE: the first PE of its host
   Time asked_at_{-kAskAgain};
+  int asked_host_ = -1;
+  Time asked_since_{0};
 };
 
 }  // namespace peal

@@ -289,6 +289,7 @@ bool LiveGroup::lost(int pe) {
   if (state != State::kLive) return false;
   state = State::kLost;
   lost_.push_back(pe);
+  if (channel_.is_far(pe)) channel_.far()->forget(pe);
   changed_.notify_all();
   return true;
 }
@@ -318,13 +319,15 @@ std::vector<int> LiveGroup::hear_leaving(const Message& message) {
   return gone;
 }
 
-// PEs of the same host hear of it from the operating system, or from the same watch.
-void LiveGroup::pass_on_loss(int pe) const {
+void LiveGroup::pass_on_loss(int pe) {
   const Departure how = departure(pe).value_or(Departure{.how = Departure::How::kEnded});
   const LeavingMessage message({.own = {}, .lost_pe = pe, .loss = view_of(how)});
   for (const int to : live_pes()) {
-    if (to == rank() || to == pe) continue;
-    channel_.send(to, Message::Kind::kLost, message.word(), message.payload());
+    const bool hears =
+        !is_elsewhere(places_[static_cast<size_t>(to)], places_[static_cast<size_t>(pe)]);
+    if (to == rank() || hears || passed_on_.contains({to, pe})) continue;
+    const auto sent = channel_.send(to, Message::Kind::kLost, message.word(), message.payload());
+    if (sent != Channel::Sent::kFull) passed_on_.insert({to, pe});
   }
 }
 
@@ -333,6 +336,7 @@ std::optional<int> LiveGroup::hear_of_loss(const Message& message) {
   if (!heard || !heard->loss || heard->loss->first >= size() || heard->loss->first == rank()) {
     return std::nullopt;
   }
+  if (!channel_.is_far(heard->loss->first) || !is_live(message.from)) return std::nullopt;
   const std::lock_guard lock(mutex_);
   const auto known = departures_.find(heard->loss->first);
   if (known == departures_.end() || known->second.in_order()) {
@@ -394,6 +398,7 @@ void LiveGroup::mask(int pe) {
   State& state = states_[static_cast<size_t>(pe)];
   if (state == State::kMasked) return;
   state = State::kMasked;
+  if (channel_.is_far(pe)) channel_.far()->forget(pe);
   std::erase(lost_, pe);
   ++generation_;
   calls_ = 0;
@@ -407,6 +412,11 @@ std::vector<int> LiveGroup::in_state(State first, State last) const {
     if (first <= states_[pe] && states_[pe] <= last) pes.push_back(static_cast<int>(pe));
   }
   return pes;
+}
+
+bool LiveGroup::is_live(int pe) const {
+  const std::lock_guard lock(mutex_);
+  return states_[static_cast<size_t>(pe)] == State::kLive;
 }
 
 bool LiveGroup::masked(int pe) const {

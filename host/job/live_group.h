@@ -82,11 +82,15 @@ class LiveGroup : public Bootstrap {
   void left(int pe, Departure how);
   /// A Message::Kind::kLeft. Answers the PEs that it says are lost, in the order of their loss.
   std::vector<int> hear_leaving(const Message& message);
-  /// Tells PEs of other hosts that `pe`, of this host or of one that is silent, is lost, and how it
-  /// has left.
-  void pass_on_loss(int pe) const;
-  /// A Message::Kind::kLost: the PE that is lost. Nothing where that makes no sense.
+  /// Tells PEs of other hosts than its own, which hear by themselves, that `pe` is lost and how it
+  /// has left: each of them once, and those that have no room with the next call.
+  void pass_on_loss(int pe);
+  /// A Message::Kind::kLost: the PE that is lost. Nothing where its sender is lost itself, or where
+  /// it is of this PE's host, of which this PE knows better: a network that was cut may bring old
+  /// news.
   std::optional<int> hear_of_loss(const Message& message);
+  /// True of a PE that is neither lost nor masked.
+  bool is_live(int pe) const;
   /// How `pe` has left, as far as is known.
   std::optional<Departure> departure(int pe) const;
   /// PEs that live, and have told that they leave in order, or have not.
@@ -152,7 +156,8 @@ class LiveGroup : public Bootstrap {
   uint64_t generation_ = 0;              // how many are masked
   uint64_t calls_ = 0;                   // over the channel, in this generation
   std::map<Call, Part> inbox_;
-  std::set<int> collected_;  // of the call under way
+  std::set<int> collected_;                  // of the call under way
+  std::set<std::pair<int, int>> passed_on_;  // who was told, of whom
   std::optional<Error> broken_;
   std::atomic<bool> leaving_{false};  // with those that have left
 };

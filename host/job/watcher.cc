@@ -25,8 +25,8 @@ constexpr int kLookAgainMs = 50;
 
 }  // namespace
 
-Watcher::Watcher(std::span<const Place> places, int channel, Callbacks calls)
-    : calls_(std::move(calls)), channel_(channel) {
+Watcher::Watcher(std::span<const Place> places, std::vector<int> channels, Callbacks calls)
+    : calls_(std::move(calls)), channels_(std::move(channels)) {
   open(places);
   wake_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_) fail_errno(errno, "eventfd");
@@ -73,7 +73,7 @@ bool Watcher::watches(int pe) const {
 void Watcher::watch() {
   std::vector<pollfd> fds;
   for (const Peer& peer : peers_) fds.push_back({peer.fd.get(), POLLIN, 0});
-  fds.push_back({channel_, POLLIN, 0});
+  for (const int fd : channels_) fds.push_back({fd, POLLIN, 0});
   fds.push_back({wake_.get(), POLLIN, 0});
   for (const Peer& peer : peers_) {
     if (peer.ended) calls_.lost(peer.pe, peer.pid);

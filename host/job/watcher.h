@@ -38,9 +38,9 @@ class Watcher {
     std::chrono::milliseconds look_period{-1};
   };
 
-  /// `places` by PE; `channel` is a descriptor, -1 for none. A process that has ended already is
+  /// `places` by PE; `channels` are descriptors. A process that has ended already is
   /// lost. Throws kSystem where a process cannot be watched though the kernel could.
-  Watcher(std::span<const Place> places, int channel, Callbacks calls);
+  Watcher(std::span<const Place> places, std::vector<int> channels, Callbacks calls);
   ~Watcher();
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
@@ -62,7 +62,7 @@ class Watcher {
   void tell_of_ends(std::span<pollfd> fds);
 
   Callbacks calls_;
-  int channel_;
+  std::vector<int> channels_;
   std::vector<Peer> peers_;
   Fd wake_;
   std::atomic<bool> ending_{false};

@@ -52,6 +52,26 @@ void refuse_masked(const LiveGroup& group, const char* call) {
        call, group.masked_pes().size());
 }
 
+void refuse_living(const LiveGroup& group, int pe) {
+  if (pe < 0) return;
+  fail(ErrorCode::kInvalidArgument,
+       "mask: PE {} (process {}) has not ended; it would still use this PE's memory: end it first",
+       pe, group.places()[static_cast<size_t>(pe)].pid);
+}
+
+// Of `pes`, which live as far as is known here, one that still answers behind the time in which a
+// loss is noticed; else -1: a host that is silent need not be so for PEAL_HOST_TIMEOUT.
+int far_that_answers(const LiveGroup& group, const std::vector<int>& pes) {
+  if (pes.empty() || group.await_lost(pes, kUntilNoticed) < 0) return -1;
+  FarChannel& far = *group.channel().far();
+  const FarChannel::Time asked = FarChannel::now();
+  for (const int pe : pes) far.ask(pe);
+  group.await_lost(pes, kUntilNoticed);
+  const auto answers = std::ranges::find_if(
+      pes, [&](int pe) { return far.heard(pe).at > asked && group.is_live(pe); });
+  return answers == pes.end() ? -1 : *answers;
+}
+
 }  // namespace
 
 Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Target target) {
@@ -269,6 +289,7 @@ void Runtime::mask(const std::vector<int>& pes) {
   const nvtx::Range range("peal: mask");
   LiveGroup& group = parts().job.group;
   std::vector<int> watched;
+  std::vector<int> far;  // which are not lost yet
   for (const int pe : pes) {
     if (pe < 0 || pe >= group.size()) {
       fail(ErrorCode::kInvalidArgument, "mask: there is no PE {}; PEs are 0 to {}", pe,
@@ -277,15 +298,11 @@ void Runtime::mask(const std::vector<int>& pes) {
     if (pe == group.rank()) fail(ErrorCode::kInvalidArgument, "mask: PE {} is this one", pe);
     const Place& there = group.places()[static_cast<size_t>(pe)];
     const bool here = same_process(there, group.places()[static_cast<size_t>(group.rank())]);
-    const bool told = group.channel().is_far(pe) && group.channel().far()->hears();
-    if (here || told || parts().services->watcher.watches(pe)) watched.push_back(pe);
+    if (here || parts().services->watcher.watches(pe)) watched.push_back(pe);
+    if (group.channel().is_far(pe) && group.is_live(pe)) far.push_back(pe);
   }
-  if (const int alive = group.await_lost(watched, kUntilNoticed); alive >= 0) {
-    fail(
-        ErrorCode::kInvalidArgument,
-        "mask: PE {} (process {}) has not ended; it would still use this PE's memory: end it first",
-        alive, group.places()[static_cast<size_t>(alive)].pid);
-  }
+  refuse_living(group, group.await_lost(watched, kUntilNoticed));
+  refuse_living(group, far_that_answers(group, far));
   for (const int pe : pes) group.mask(pe);
   parts().services->failures.forget_losses();
   if (group.masked_pes().empty()) return;

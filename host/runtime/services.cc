@@ -114,7 +114,7 @@ Services::Services(JobMembership& job, MemoryFabric& fabric, ContextParts& parts
           .answers = shared_memory(fabric.gpu, CallEngine::kAnswerBytes, "peal-answers"),
           .own_words = own_words(job, fabric)}),
       host_watch(job.group.places(), job.group.rank(), job.config.host_timeout),
-      watcher(job.group.places(), job.group.channel().fd(), watcher_calls()) {
+      watcher(job.group.places(), job.group.channel().fds(), watcher_calls()) {
   parts.contexts.before_drop([this](const ContextOwner& context) { failures.keep_of(context); });
   fabric.windows.before_end([this](const std::byte* begin) { files.forget_memory(begin); });
 }
@@ -125,11 +125,7 @@ Services::~Services() {
 }
 
 Watcher::Callbacks Services::watcher_calls() {
-  return {.lost =
-              [this](int pe, int pid) {
-                failures.peer_lost(pe, pid);
-                pass_on_losses();
-              },
+  return {.lost = [this](int pe, int pid) { failures.peer_lost(pe, pid); },
           .message = [this] { take_messages(); },
           .look = [this, simulated = simt::in_simulation()] { look(simulated); },
           .broken =
@@ -154,7 +150,8 @@ void Services::look_at_hosts() {
   far->look();
   const FarChannel::Time now = FarChannel::now();
   const std::vector<int> live = job_.group.live_pes();
-  for (const int pe : host_watch.to_ask(live, now)) far->ask(pe);
+  const auto heard = [&](int pe) { return far->heard(pe); };
+  for (const int pe : host_watch.to_ask(live, now, heard)) far->ask(pe);
   for (const int pe : far->unheard(kUnheard)) {
     job_.log.warn(
         "runtime",
@@ -162,7 +159,6 @@ void Services::look_at_hosts() {
         "between it and this PE; open UDP between the hosts, or set PEAL_INTERFACE",
         pe, far->describe(pe));
   }
-  const auto heard = [&](int pe) { return far->heard(pe); };
   for (const auto& [pe, silent] : host_watch.losses(live, now, heard)) {
     if (left_in_order(pe)) continue;  // its process may have ended behind its job
     const auto limit =
@@ -170,8 +166,9 @@ void Services::look_at_hosts() {
     failures.far_peer_lost(pe, {.how = silent ? Departure::How::kSilent : Departure::How::kEnded,
                                 .code = silent ? static_cast<int>(limit.count()) : 0,
                                 .text = far->describe(pe)});
-    job_.group.pass_on_loss(pe);
+    found_lost_.push_back(pe);
   }
+  pass_on_losses(host_watch.speaks(live));
 }
 
 bool Services::left_in_order(int pe) const {
@@ -179,10 +176,10 @@ bool Services::left_in_order(int pe) const {
   return how && how->in_order();
 }
 
-// All that were lost here: who spoke before may be among them.
-void Services::pass_on_losses() {
-  if (job_.group.channel().far() == nullptr || !host_watch.speaks(job_.group.live_pes())) return;
-  for (const int pe : job_.group.lost_pes()) {
+// Of its own host the first live PE speaks; who spoke before may be among the lost.
+void Services::pass_on_losses(bool speaks) {
+  for (const int pe : found_lost_) job_.group.pass_on_loss(pe);
+  for (const int pe : speaks ? job_.group.lost_pes() : std::vector<int>{}) {
     if (!job_.group.channel().is_far(pe) && !left_in_order(pe)) job_.group.pass_on_loss(pe);
   }
 }

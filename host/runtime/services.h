@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "host/calls/call_engine.h"
 #include "host/calls/files.h"
@@ -82,9 +83,11 @@ struct Services {
   Watcher::Callbacks watcher_calls();
   void look(bool simulated);
   void look_at_hosts();
-  /// To PEs of other hosts, where this PE speaks for its own.
-  void pass_on_losses();
+  /// To PEs of other hosts: what this PE found of theirs, and, where it `speaks`, of its own host.
+  void pass_on_losses(bool speaks);
   bool left_in_order(int pe) const;
+
+  std::vector<int> found_lost_;  // PEs of other hosts; of the watcher's thread
   void take_messages();
 };
 

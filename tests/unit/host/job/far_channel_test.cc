@@ -76,9 +76,8 @@ TEST(FarChannel, CarriesMessagesWholeAndInOrder) {
 
 TEST(FarChannel, HearsWhoAnswers) {
   Pair two;
-  EXPECT_FALSE(two.pe[0]->hears());
+  EXPECT_FALSE(two.pe[0]->heard(1).ever);
   EXPECT_TRUE(two.until(0, [&] { return two.pe[0]->heard(1).ever; }));
-  EXPECT_TRUE(two.pe[0]->hears());
   EXPECT_FALSE(two.pe[0]->heard(1).refused);
 }
 
@@ -112,6 +111,14 @@ TEST(FarChannel, TakesNoClosedPortOfOneThatWasNeverHeardForAnEnd) {
     two.pe[0]->receive();
   }
   EXPECT_FALSE(two.pe[0]->heard(1).refused);
+}
+
+TEST(FarChannel, SendsNothingToOneThatIsForgotten) {
+  Pair two;
+  ASSERT_EQ(two.pe[0]->send(1, {}, bytes_of("before")), FarChannel::Sent::kDone);
+  two.pe[0]->forget(1);
+  EXPECT_TRUE(two.pe[0]->idle({1}));
+  EXPECT_EQ(two.pe[0]->send(1, {}, bytes_of("behind")), FarChannel::Sent::kGone);
 }
 
 TEST(FarChannel, BringsALastWordAtOnce) {

@@ -31,8 +31,10 @@ std::vector<Place> on(const std::string& hosts) {
   return places;
 }
 
+Heard all_heard(int) { return {true, false, Time(0)}; }
+
 Pes asked(const std::string& hosts, int rank, const Pes& live) {
-  return HostWatch(on(hosts), rank, kLimit).to_ask(live, Time(0));
+  return HostWatch(on(hosts), rank, kLimit).to_ask(live, Time(0), all_heard);
 }
 
 TEST(HostWatch, HasTheFirstPeOfAHostAskAllOfTheNext) {
@@ -51,17 +53,18 @@ TEST(HostWatch, GoesOnWithoutThoseThatAreLost) {
 
 TEST(HostWatch, AsksAgainAfterAWhile) {
   HostWatch watch(on("ab"), 0, kLimit);
-  EXPECT_EQ(watch.to_ask({0, 1}, Time(0)), (Pes{1}));
-  EXPECT_EQ(watch.to_ask({0, 1}, HostWatch::kAskAgain - Time(1)), Pes{});
-  EXPECT_EQ(watch.to_ask({0, 1}, HostWatch::kAskAgain), (Pes{1}));
+  EXPECT_EQ(watch.to_ask({0, 1}, Time(0), all_heard), (Pes{1}));
+  EXPECT_EQ(watch.to_ask({0, 1}, HostWatch::kAskAgain - Time(1), all_heard), Pes{});
+  EXPECT_EQ(watch.to_ask({0, 1}, HostWatch::kAskAgain, all_heard), (Pes{1}));
 }
 
 Losses losses(const std::string& hosts, std::map<int, Heard> heard, Time limit = kLimit) {
   Pes live;
   for (int pe = 0; pe < static_cast<int>(hosts.size()); ++pe) live.push_back(pe);
-  return HostWatch(on(hosts), 0, limit).losses(live, std::chrono::minutes(1), [&](int pe) {
-    return heard[pe];
-  });
+  HostWatch watch(on(hosts), 0, limit);
+  const auto of = [&](int pe) { return heard[pe]; };
+  watch.to_ask(live, Time(0), of);
+  return watch.losses(live, std::chrono::minutes(1), of);
 }
 
 constexpr Time kLately = std::chrono::seconds(51);
@@ -82,6 +85,31 @@ TEST(HostWatch, TakesSilenceOfAllForTheLossOfAHost) {
 TEST(HostWatch, LosesNobodyThatItHasNeverHeard) {
   EXPECT_EQ(losses("abb", {}), Losses{});
   EXPECT_EQ(losses("abb", {{1, {true, false, kLately}}}), Losses{}) << "PE 2 begins later";
+}
+
+TEST(HostWatch, AsksOnePeOfEachHostThatWasNeverHeard) {
+  HostWatch watch(on("abbcdd"), 0, kLimit);
+  const auto heard = [](int pe) { return pe == 3 ? all_heard(pe) : Heard(); };
+  EXPECT_EQ(watch.to_ask({0, 1, 2, 3, 4, 5}, Time(0), heard), (Pes{1, 2, 4}));
+}
+
+// Who speaks for its host since another PE is lost has heard nothing of late, and did not ask.
+TEST(HostWatch, CountsSilenceFromWhenItBeganToAsk) {
+  HostWatch watch(on("aab"), 1, kLimit);
+  const auto long_ago = [](int) { return Heard{true, false, Time(0)}; };
+  constexpr Time kNow = std::chrono::hours(1);
+  EXPECT_EQ(watch.losses({0, 1, 2}, kNow, long_ago), Losses{}) << "PE 0 speaks";
+  EXPECT_EQ(watch.losses({1, 2}, kNow + Time(1), long_ago), Losses{});
+  EXPECT_EQ(watch.losses({1, 2}, kNow + kLimit + Time(1), long_ago), Losses{});
+  EXPECT_EQ(watch.losses({1, 2}, kNow + kLimit + Time(2), long_ago), (Losses{{2, true}}));
+}
+
+TEST(HostWatch, WaitsForSeveralQuestionsBeforeItCallsAHostSilent) {
+  HostWatch watch(on("ab"), 0, Time(1));
+  const auto long_ago = [](int) { return Heard{true, false, Time(0)}; };
+  EXPECT_EQ(watch.losses({0, 1}, Time(1), long_ago), Losses{});
+  EXPECT_EQ(watch.losses({0, 1}, Time(1) + HostWatch::kLeastLimit, long_ago), Losses{});
+  EXPECT_EQ(watch.losses({0, 1}, Time(2) + HostWatch::kLeastLimit, long_ago), (Losses{{1, true}}));
 }
 
 TEST(HostWatch, LosesNobodyForSilenceWithoutALimit) {

@@ -113,7 +113,7 @@ TEST(Watcher, TellsOfEachProcessThatEnds) {
   Heard heard;
   Child one, two;
   const std::vector<Place> places = {Place::here(), one.place(), two.place()};
-  const Watcher watcher(places, -1, heard.calls());
+  const Watcher watcher(places, {}, heard.calls());
   EXPECT_FALSE(watcher.watches(0)) << "this process";
   EXPECT_TRUE(watcher.watches(1));
   two.kill();
@@ -127,7 +127,7 @@ TEST(Watcher, TellsOfAProcessThatHadEndedBefore) {
   Child gone, alive;
   gone.end();
   const std::vector<Place> places = {gone.place(), alive.place()};
-  const Watcher watcher(places, -1, heard.calls());
+  const Watcher watcher(places, {}, heard.calls());
   EXPECT_TRUE(watcher.watches(0));
   EXPECT_EQ(heard.first(1)[0], (Heard::Said{"lost", 0, gone.pid()}));
   alive.kill();
@@ -156,7 +156,7 @@ TEST(Watcher, TellsOfAProcessWhoseGroupGoesOn) {
   Place gone = Place::here();
   gone.pid = leader;
   {
-    const Watcher watcher(std::vector<Place>{gone}, -1, heard.calls());
+    const Watcher watcher(std::vector<Place>{gone}, {}, heard.calls());
     EXPECT_EQ(heard.first(1)[0], (Heard::Said{"lost", 0, leader}));
   }
   ::kill(child, SIGKILL);
@@ -175,7 +175,7 @@ TEST(Watcher, TellsOfProcessesOfWhichItMayHaveNoPidfd) {
       ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(not_reaped.pid()), &info, WEXITED | WNOWAIT), 0);
       const std::vector<Place> places = {gone.place(), one.place(), not_reaped.place(),
                                          two.place()};
-      const Watcher watcher(places, -1, heard.calls());
+      const Watcher watcher(places, {}, heard.calls());
       for (int pe = 0; pe < 4; ++pe) EXPECT_TRUE(watcher.watches(pe)) << pe;
       EXPECT_EQ(heard.first(1)[0], (Heard::Said{"lost", 0, gone.pid()}));
       EXPECT_EQ(heard.first(2)[1], (Heard::Said{"lost", 2, not_reaped.pid()}));
@@ -207,7 +207,7 @@ TEST(Watcher, LeavesOutWhatItCannotSee) {
   elsewhere.boot_id[0] = elsewhere.boot_id[0] == 'x' ? 'y' : 'x';
   Place jailed = child.place();
   ++jailed.pid_namespace;
-  const Watcher watcher(std::vector<Place>{elsewhere, jailed}, -1, heard.calls());
+  const Watcher watcher(std::vector<Place>{elsewhere, jailed}, {}, heard.calls());
   EXPECT_FALSE(watcher.watches(0));
   EXPECT_FALSE(watcher.watches(1));
 }
@@ -220,7 +220,7 @@ TEST(Watcher, TellsOfMessagesBeforeEnds) {
   child.end();
   const Place live = Place::here();
   Child sender;
-  const Watcher watcher(std::vector<Place>{live, sender.place()}, channel.ends[0],
+  const Watcher watcher(std::vector<Place>{live, sender.place()}, {channel.ends[0]},
                         heard.calls(channel.ends[0]));
   ASSERT_EQ(::write(channel.ends[1], "\1", 1), 1);
   EXPECT_EQ(heard.first(1)[0], (Heard::Said{"message", 1, 0}));
@@ -235,7 +235,7 @@ TEST(Watcher, SaysThatItCanNotGoOn) {
   Child child;
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  const Watcher watcher(std::vector<Place>{child.place()}, channel.ends[0],
+  const Watcher watcher(std::vector<Place>{child.place()}, {channel.ends[0]},
                         heard.calls(channel.ends[0]));
   const rlimit few{1, before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
@@ -253,7 +253,7 @@ TEST(Watcher, SaysThatItCanNotGoOn) {
 
 TEST(Watcher, SaysThatItsChannelWasClosed) {
   Heard heard;
-  const Watcher watcher({}, 1000, heard.calls());
+  const Watcher watcher({}, {1000}, heard.calls());
   EXPECT_EQ(heard.first(1)[0].what, "broken: somebody has closed a descriptor of peal's");
 }
 
@@ -269,7 +269,7 @@ TEST(Watcher, ThatCannotBeginSaysWhy) {
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &one_more), 0);
   std::string why;
   try {
-    const Watcher watcher(places, -1, heard.calls());
+    const Watcher watcher(places, {}, heard.calls());
   } catch (const Error& error) {
     ::setrlimit(RLIMIT_NOFILE, &before);  // a sanitizer wants descriptors to look at the object
     why = error.what();
