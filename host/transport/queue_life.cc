@@ -90,6 +90,7 @@ bool Queues::broken(uint32_t index) const {
   return memory_.load_word(&state(index)->error.status) != 0 ||
          is_unconnected(moving[1], moving[3]) ||
          (moving[0] & kReservedCount) != posted_end(moving[1]) ||
+         (moving[1] & kPostedFlags) != 0 ||  // a kernel was cut off while it rang
          ends_[index]->state() != nic::QueueState::kReadyToSend;
 }
 

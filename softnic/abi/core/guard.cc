@@ -16,7 +16,16 @@ namespace {
 // As errno is: the C interface has no other place for it. A string, for the block that threads are
 // born with is small: all thread-locals of this library lie there (lost_memory.cc), and a program
 // that loads it late, such as Python, has some 1,600 bytes left for all libraries.
-thread_local std::string why;
+std::string& why() {
+  static auto* const at_the_end =
+      new std::string;  // statics call behind the destructors of threads
+  constinit static thread_local bool gone = false;
+  static thread_local const struct Text {
+    ~Text() { gone = true; }
+    mutable std::string value;
+  } text;
+  return gone ? *at_the_end : text.value;
+}
 
 /// errno has no room for which file or variable, nor for what it should be.
 int explained(int error, std::string_view text, const char* remedy = "") noexcept {
@@ -24,16 +33,16 @@ int explained(int error, std::string_view text, const char* remedy = "") noexcep
   if (text.starts_with(kWho)) text.remove_prefix(kWho.size());
   std::fprintf(stderr, "softnic: %.*s%s\n", static_cast<int>(text.size()), text.data(), remedy);
   try {
-    why.assign(text).append(remedy);
+    why().assign(text).append(remedy);
   } catch (const std::bad_alloc&) {
-    why.clear();
+    why().clear();
   }
   return error;
 }
 
 }  // namespace
 
-const char* why_refused() noexcept { return why.c_str(); }
+const char* why_refused() noexcept { return why().c_str(); }
 
 int errno_of(CommandStatus status) {
   constexpr Row<CommandStatus, int> kErrors[] = {
@@ -64,7 +73,7 @@ std::recursive_mutex& control_mutex() {
 }
 
 int errno_of_current_exception() noexcept {
-  why.clear();
+  why().clear();
   try {
     throw;
   } catch (const Errno& failure) {
