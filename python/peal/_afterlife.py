@@ -27,7 +27,7 @@ def _whole_pages(ranges):
 
 def keep(ranges):
     """Copies of the bytes in `ranges`, for put_back()."""
-    return [(begin, length, [(at, ctypes.string_at(at, size)) for at, size in ranges if begin <= at < begin + length])
+    return [(begin, length, [(at, bytes((ctypes.c_char * size).from_address(at))) for at, size in ranges if begin <= at < begin + length])
             for begin, length in _whole_pages(ranges)]
 
 

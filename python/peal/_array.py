@@ -64,7 +64,11 @@ class Array:
 
     def __array__(self, dtype=None, copy=None):
         view = self.numpy()
-        return view.astype(dtype) if copy or dtype not in (None, self.dtype) else view
+        if dtype is not None and np.dtype(dtype) != self.dtype:
+            if copy is False:
+                raise ValueError(f"a peal.Array of {self.dtype} is no array of {np.dtype(dtype)} without a copy")
+            return view.astype(dtype)
+        return view.copy() if copy else view
 
     def __getitem__(self, index):
         return self.numpy()[index]

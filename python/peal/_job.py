@@ -79,7 +79,7 @@ def finalize():
 def abort(reason):
     """Ends the waits of all PEs: their calls raise Error with `reason`. Not collective, waits for nobody."""
     current("abort")
-    must("abort", "abort", str(reason).encode())
+    must("abort", "abort", str(reason).encode(errors="backslashreplace"))
 
 
 class job:  # noqa: N801  (read as a statement: with peal.job():)
@@ -105,12 +105,12 @@ def _leave(error):
     reason = "".join(traceback.format_exception_only(type(error), error)).strip()
     pe = _pe
     if pe.caller.busy():
-        must("job", "abort", reason.encode())
+        must("job", "abort", reason.encode(errors="backslashreplace"))
         if pe.caller.busy(_PATIENCE_S):
             _exit_from_a_call(error)
     kept = _afterlife.keep(pe.heap.exported())
     _forget(f"this PE has left its job: {reason}")
-    must("job", "leave", reason.encode())
+    must("job", "leave", reason.encode(errors="backslashreplace"))
     _afterlife.put_back(kept)
 
 

@@ -19,12 +19,12 @@ _MAIN = threading.main_thread()
 class _Call:
     """A call under way: `result` or `error` is there once `done` can be had."""
 
-    __slots__ = ("arguments", "done", "error", "function", "given_up", "result")
+    __slots__ = ("arguments", "done", "error", "finished", "function", "given_up", "result")
 
     def __init__(self, function, arguments):
         self.function, self.arguments = function, arguments
         self.result = self.error = None
-        self.given_up = False
+        self.given_up = self.finished = False
         self.done = _thread.allocate_lock()
         self.done.acquire()
 
@@ -35,16 +35,20 @@ class Caller:
     def __init__(self):
         self._calls = queue.SimpleQueue()
         self._left = []  # interrupted calls that libpeal may still be in
+        self._lock = threading.Lock()  # of that list
         threading.Thread(target=self._work, name="peal", daemon=True).start()
 
     def _work(self):
         while True:
             call = self._calls.get()
+            if call.finished:  # came twice
+                continue
             if not call.given_up:
                 try:
                     call.result = call.function(*call.arguments)
                 except BaseException as error:  # noqa: BLE001  (raised where the call was made)
                     call.error = error
+            call.finished = True
             call.done.release()
             del call  # holds arrays
 
@@ -53,12 +57,14 @@ class Caller:
         if threading.current_thread() is not _MAIN:
             return function(*arguments)
         call = _Call(function, arguments)
-        self._calls.put(call)
         try:
+            self._calls.put(call)
             call.done.acquire()
         except BaseException:
             call.given_up = True
-            self._left.append(call)
+            self._calls.put(call)  # the interrupt may have come before the first time
+            with self._lock:
+                self._left.append(call)
             raise
         if call.error is not None:
             try:
@@ -73,10 +79,12 @@ class Caller:
 
     def busy(self, seconds=0):
         """True while an interrupted call is under way, and still is after so many seconds."""
-        while self._left:
-            done = self._left[0].done
-            if not done.acquire(timeout=seconds):
-                return True
-            done.release()
-            self._left.pop(0)
+        with self._lock:
+            while self._left:
+                call = self._left[0]
+                if not call.finished:  # else the interrupt came behind its end, and `done` is had
+                    if not call.done.acquire(timeout=seconds):
+                        return True
+                    call.done.release()
+                self._left.pop(0)
         return False

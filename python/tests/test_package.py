@@ -20,15 +20,15 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 """
 
 
-def run(pes, *program, **environment):
+def run(pes, *program, options=(), **environment):
     """Ends of peal-run and what the PEs wrote, each line behind [PE]."""
-    command = [PEAL_RUN, "-n", str(pes), sys.executable, *program]
+    command = [PEAL_RUN, "-n", str(pes), *options, sys.executable, *program]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd="/",
-                          env={**os.environ, **environment})
+                          env={**os.environ, "PYTHONUNBUFFERED": "1", **environment})
 
 
-def run_text(pes, text, **environment):
-    return run(pes, "-c", PRELUDE + textwrap.dedent(text), **environment)
+def run_text(pes, text, options=(), **environment):
+    return run(pes, "-c", PRELUDE + textwrap.dedent(text), options=options, **environment)
 
 
 class Job(unittest.TestCase):
@@ -48,7 +48,8 @@ class A1Example(Job):
 
 class Programs(Job):
     def test_the_doctor_looks_at_the_machine(self):
-        doctor = subprocess.run([sys.executable, "-m", "peal.doctor"], capture_output=True, text=True, check=False)
+        doctor = subprocess.run([sys.executable, "-m", "peal.doctor"], capture_output=True, text=True, check=False,
+                                timeout=300)
         self.assertIn("software NIC", doctor.stdout)
 
     def test_the_benchmark_names_calls(self):
@@ -96,7 +97,7 @@ class Ends(Job):
                 except peal.Error as error:
                     print("heard", error)
                     raise SystemExit(0)
-            """), 1, r"heard peal.barrier: .*PE 1 .*KeyError: 'no such layer'", r"\[1\] KeyError: 'no such layer'")
+            """, ["--keep-going"]), 1, r"heard peal.barrier: .*PE 1 .*KeyError: 'no such layer'", r"\[1\] KeyError: 'no such layer'")
 
     def test_an_exception_beside_a_wait_ends_all(self):
         self.assert_ends(run_text(2, """

@@ -15,7 +15,7 @@ expect "find_package(peal)" "$install" --prefix "$work/installation"
 expect "_x86_64.whl" "$python" packaging/wheel.py --root "$work/installation" --python "$PWD/python/peal" \
   --version packaging/version.json --out "$work/wheels"
 expect "" "$python" -m venv --system-site-packages "$work/venv"
-expect "" "$work/venv/bin/pip" install --quiet --no-index --no-deps "$work"/wheels/*.whl
+expect "" "$work/venv/bin/pip" --isolated install --quiet --force-reinstall --no-index --no-deps "$work"/wheels/*.whl
 expect "licenses/libfmt" sh -c 'find "$1" -path "*dist-info/licenses/*"' sh "$work/venv"
 mkdir "$work/tests"
 cp -L python/tests/*.py docs/python.md "$work/tests"
