@@ -14,6 +14,14 @@ namespace {
 
 constexpr int kPes = 3;
 
+/// Waits end soon, so that a test may wait for one that ends in vain.
+Config hasty_config() {
+  Config config = small_config();
+  config.timeout = std::chrono::milliseconds(20);
+  config.connect = ConnectKind::kEager;  // which 20 ms may be too short for
+  return config;
+}
+
 /// Runs `body` on every PE with a heap block of 1024 words and an address that the NIC refuses.
 using Body = std::function<void(Runtime&, uint64_t* words, uint64_t* outside)>;
 void on_pes(const Body& body, const Config& config = small_config()) {
@@ -126,9 +134,7 @@ PEAL_KERNEL post_one(Status* ended, Context ctx, uint64_t* word, int pe) {
 }
 
 TEST(Recovery, OpensAQueueThatATimeoutHasClosed) {
-  Config config = small_config();
-  config.timeout = std::chrono::milliseconds(20);
-  config.connect = ConnectKind::kEager;  // which 20 ms may be too short for
+  const Config config = hasty_config();
   on_pes(
       [](Runtime& pe, uint64_t* words, uint64_t*) {
         const ContextOptions patient{.timeout = std::chrono::seconds(20)};
@@ -156,9 +162,7 @@ PEAL_KERNEL quiet_once(Status* ended, Context ctx) { *ended = quiet(ctx); }
 /// A kernel was cut off between reserving and handing over: nothing behind it is ever rung, though
 /// no error says so.
 TEST(Recovery, FreesAQueueOfWhatWasNeverHandedOver) {
-  Config config = small_config();
-  config.timeout = std::chrono::milliseconds(20);
-  config.connect = ConnectKind::kEager;  // which 20 ms may be too short for
+  const Config config = hasty_config();
   on_pes(
       [](Runtime& pe, uint64_t* words, uint64_t*) {
         const ContextOptions patient{.timeout = std::chrono::seconds(20)};
@@ -193,9 +197,7 @@ PEAL_KERNEL fetch_one(Status* ended, Context ctx, uint64_t* word, int pe) {
 
 /// Fetches that time out keep their cells: without new ones the 129th closes the queue.
 TEST(Recovery, GivesBackTheCellsOfFetchesThatGaveUp) {
-  Config config = small_config();
-  config.timeout = std::chrono::milliseconds(20);
-  config.connect = ConnectKind::kEager;  // which 20 ms may be too short for
+  const Config config = hasty_config();
   on_pes(
       [](Runtime& pe, uint64_t* words, uint64_t*) {
         Status ended = Status::kOk;
@@ -229,9 +231,7 @@ PEAL_KERNEL meet_once(Status* ended, Context ctx) { *ended = barrier_all(ctx); }
 
 /// The PE that was alone in a barrier has entered one more than the others.
 TEST(Recovery, BringsBarriersTogether) {
-  Config config = small_config();
-  config.timeout = std::chrono::milliseconds(20);
-  config.connect = ConnectKind::kEager;  // which 20 ms may be too short for
+  const Config config = hasty_config();
   on_pes(
       [](Runtime& pe, uint64_t* words, uint64_t*) {
         const auto ctx = pe.make_context({.timeout = std::chrono::seconds(20)});
