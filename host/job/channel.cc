@@ -125,15 +125,7 @@ Channel::Sent Channel::send(int pe, Message::Kind kind, const std::array<uint64_
   if (!is_far(pe)) return send_near(pe, kind, word, payload, descriptors);
   if (!descriptors.empty()) return Sent::kGone;
   const FarHead head{kind, word};
-  switch (far_->send(pe, std::as_bytes(std::span(&head, 1)), payload)) {
-    case FarChannel::Sent::kDone:
-      return Sent::kDone;
-    case FarChannel::Sent::kFull:
-      return Sent::kFull;
-    case FarChannel::Sent::kGone:
-      break;
-  }
-  return Sent::kGone;
+  return far_->send(pe, std::as_bytes(std::span(&head, 1)), payload);
 }
 
 Channel::Sent Channel::send_last(int pe, Message::Kind kind, const std::array<uint64_t, 4>& word,

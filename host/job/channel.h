@@ -64,11 +64,7 @@ class Channel {
   /// One of them is readable when a message waits.
   std::vector<int> fds() const;
 
-  enum class Sent {
-    kDone,
-    kFull,  // the peer does not keep up: try again
-    kGone,  // nobody listens there
-  };
+  using Sent = FarChannel::Sent;
   Sent send(int pe, Message::Kind kind, const std::array<uint64_t, 4>& word,
             std::span<const std::byte> payload, std::span<const Fd> descriptors = {}) const;
 

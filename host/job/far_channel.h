@@ -59,7 +59,11 @@ class FarChannel {
   void connect(const JobSecret& secret, std::vector<Address> addresses);
 
   int fd() const { return fd_.get(); }
-  enum class Sent { kDone, kFull, kGone };
+  enum class Sent {
+    kDone,
+    kFull,  // the peer does not keep up: try again
+    kGone,  // nobody listens there
+  };
   Sent send(int pe, std::span<const std::byte> head, std::span<const std::byte> payload);
   /// `head` and `payload` together at most kPartBytes. Allocates nothing, takes no lock.
   void send_once(int pe, std::span<const std::byte> head,

@@ -198,6 +198,7 @@ class CudaEngineRunner : public EngineRunner {
           "cudaHostAlloc");
     *watch_ = {};
     order_.reserve(sizeof(uint32_t));
+    board_.reserve(sizeof(CopyBoard));
   }
   ~CudaEngineRunner() override {
     try {
@@ -256,6 +257,7 @@ class CudaEngineRunner : public EngineRunner {
                      cudaMemcpyHostToDevice),
           "cudaMemcpy");
     check(cudaMemset(order_.as<void>(), 0, sizeof(uint32_t)), "cudaMemset");
+    check(cudaMemset(board_.as<void>(), 0, sizeof(CopyBoard)), "cudaMemset");
     check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
     word(watch_->stop).store(0);
     word(watch_->attention).store(0);
@@ -265,6 +267,7 @@ class CudaEngineRunner : public EngineRunner {
                                        .work = assignments,
                                        .watch = watch_,
                                        .order = order_.as<uint32_t>(),
+                                       .board = board_.as<CopyBoard>(),
                                        .patience_ns = kPatienceNs,
                                        .lossy = ports_.front()->faults != nullptr},
                                       most_blocks(), stream_);
@@ -362,6 +365,7 @@ class CudaEngineRunner : public EngineRunner {
   cudaStream_t stream_ = nullptr;
   Watch* watch_ = nullptr;
   DeviceBuffer order_;
+  DeviceBuffer board_;
   DeviceBuffer lists_;
   std::vector<Port*> ports_;
   std::map<Port*, PortCopy> copies_;

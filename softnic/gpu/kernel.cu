@@ -5,6 +5,9 @@
 //
 //   work[w], work[w + workers], ... -> slots of warp w -> turns until the order to stop -> tables
 //
+// A warp with nothing to do, or without work of its own, takes parts of others' long copies
+// (copy_board.h).
+//
 // The tables do not change while the kernel runs, so a warp keeps what it needs of its queue pairs
 // in shared memory and writes it back before the exact step and at the end.
 #include <cuda_runtime.h>
@@ -19,6 +22,7 @@ namespace {
 
 constexpr uint32_t kMaxWarps = 6;  // of a block, the watching one among them: half a multiprocessor
 constexpr uint32_t kMaxSlots = 8;  // of a warp
+constexpr uint32_t kFewestBlocks = 8;  // what long copies take to fill a link
 constexpr uint32_t kIdleTurns = 4096;  // until a warp polls less often
 constexpr uint32_t kIdleSleepNs = 500;
 constexpr uint32_t kTurnsALook = 8;  // turns until the order to stop is looked for
@@ -49,8 +53,8 @@ __device__ void serve(const EngineArguments& a, EngineSlot* slots, uint32_t work
   const uint32_t share =
       worker < a.work_count ? (a.work_count - 1 - worker) / workers + 1 : 0;  // of the work
   const bool settled = share <= a.slots;
-  Warp warp(a, slots, lane);
-  for (uint32_t done = 0; share != 0 && __shfl_sync(kAll, *stop, 0) == 0;) {
+  Warp warp(a, slots, lane, worker);
+  for (uint32_t done = 0; __shfl_sync(kAll, *stop, 0) == 0;) {
     const uint32_t left = share - done;
     const uint32_t count = left < a.slots ? left : a.slots;
     warp.load(worker + done * workers, workers, count);
@@ -58,7 +62,7 @@ __device__ void serve(const EngineArguments& a, EngineSlot* slots, uint32_t work
     bool finishing = false;
     for (uint32_t turn = 1; !finishing || warp.busy(); ++turn) {
       idle = warp.turn(finishing) ? 0 : idle + 1;
-      if (settled && idle > kIdleTurns) __nanosleep(kIdleSleepNs);
+      if (share == 0 ? idle != 0 : settled && idle > kIdleTurns) __nanosleep(kIdleSleepNs);
       const bool looks = !settled || turn % kTurnsALook == 0;
       finishing = finishing || (looks && (!settled || __shfl_sync(kAll, *stop, 0) != 0));
     }
@@ -107,9 +111,9 @@ const char* launch_engine(const EngineArguments& arguments, uint32_t most_blocks
     lossy_kernel<<<1, 2 * kLanes, 0, static_cast<cudaStream_t>(stream)>>>(a);
   } else {
     const uint32_t work = a.work_count;
-    const uint32_t blocks = work < most_blocks ? work : most_blocks;
-    const uint32_t wanted = (work + blocks - 1) / blocks;
-    const uint32_t serving = wanted < kMaxWarps - 1 ? wanted : kMaxWarps - 1;
+    const uint32_t useful = work > kFewestBlocks ? work : kFewestBlocks;
+    const uint32_t blocks = useful < most_blocks ? useful : most_blocks;
+    const uint32_t serving = kMaxWarps - 1;
     const uint32_t share = (work + blocks * serving - 1) / (blocks * serving);
     a.slots = share < kMaxSlots ? share : kMaxSlots;
     engine_kernel<<<blocks, (1 + serving) * kLanes, serving * a.slots * sizeof(EngineSlot),

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "softnic/engine/engine.h"
+#include "softnic/gpu/copy_board.h"
 
 namespace peal::softnic::gpu {
 
@@ -51,14 +52,15 @@ struct EngineArguments {
   const Assignment* work;
   Watch* watch;
   uint32_t* order;       // of the GPU: `stop` as the blocks see it; 0 before the launch
+  CopyBoard* board;      // of the GPU: zero before the launch
   uint32_t slots = 0;    // of a warp; launch_engine() says how many
   uint64_t patience_ns;  // without a beat until the kernel returns by itself
   bool lossy = false;    // NICs have fault plans; then the work of a port lies side by side
 };
 
-/// Launches on `stream` (a cudaStream_t); as many blocks and warps as the work can use, at most
-/// `most_blocks`, each of half a multiprocessor; with `lossy` one thread serves all of it
-/// (lossy.h). Answers null, or what CUDA says.
+/// Launches on `stream` (a cudaStream_t): as many blocks as the work can use, some more where that
+/// is little, at most `most_blocks`, each of half a multiprocessor; with `lossy` one thread serves
+/// all of it (lossy.h). Answers null, or what CUDA says.
 const char* launch_engine(const EngineArguments& arguments, uint32_t most_blocks, void* stream);
 
 }  // namespace peal::softnic::gpu

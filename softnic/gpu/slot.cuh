@@ -15,6 +15,7 @@
 #include "softnic/engine/completion.h"
 #include "softnic/gpu/batch.h"
 #include "softnic/gpu/copy.cuh"
+#include "softnic/gpu/copy_board.h"
 #include "softnic/gpu/kernel.h"
 
 namespace peal::softnic::gpu {
@@ -31,7 +32,8 @@ struct EngineSlot {
   uint64_t posted;     //
   uint64_t next;       //
   uint64_t produced;   // CQEs
-  uint64_t copied;     // bytes of the request at `next` that are where they belong
+  uint64_t copied;     // bytes of the request at `next` that are where they belong, or of its job
+  uint32_t job;        // on the board, of that request; kNoJob
   uint32_t psn;        //
   uint32_t mask;       // of the ring
   uint32_t cqe_bytes;  // 0: collapsed
@@ -83,6 +85,7 @@ __device__ __noinline__ void load_slot(const EngineArguments& a, EngineSlot& s) 
   s.ring = qp.send_buffer;
   s.cq = find_cq(*s.port, qp.send_cq);
   s.copied = 0;
+  s.job = kNoJob;
   s.unfenced = true;
   s.moved = false;
   s.peer = nullptr;

@@ -7,6 +7,7 @@
 //     -> one with many: 32 blocks at once, a run of plain requests lane by lane      (along)
 //     -> anything else: the exact step, by lane 0
 //   payload -> fence -> completions, last words together
+//   nothing new: a part of another warp's long copy                               (help)
 //
 // All lanes enter every call together; a slot is changed by one lane between two meetings of all.
 #pragma once
@@ -17,23 +18,19 @@
 #include "softnic/gpu/batch.h"
 #include "softnic/gpu/copy.cuh"
 #include "softnic/gpu/kernel.h"
+#include "softnic/gpu/run.cuh"
 #include "softnic/gpu/slot.cuh"
 
 namespace peal::softnic::gpu {
 
-inline constexpr uint32_t kFewWaiting = 4;     // a queue pair with more is served by all lanes
-inline constexpr uint64_t kChunk = 256 << 10;  // bytes moved before others get a turn
+inline constexpr uint32_t kFewWaiting = 4;         // a queue pair with more is served by all lanes
+inline constexpr uint32_t kRunsATurn = 4;          // of one queue pair, before others get a turn
+inline constexpr uint64_t kLong = 2 * kPartBytes;  // bytes of a request that warps share
 
 __device__ inline uint64_t clock_ns() {
   uint64_t ns;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
   return ns;
-}
-
-template <class T>
-__device__ T* broadcast(T* pointer, uint32_t lane) {
-  return reinterpret_cast<T*>(
-      __shfl_sync(kAll, reinterpret_cast<unsigned long long>(pointer), static_cast<int>(lane)));
 }
 
 /// One step as the CPU's engine does it; true when it did anything. Apart, so that its registers
@@ -47,8 +44,8 @@ __device__ __noinline__ bool exact_step(DirectWire wire, Watch* watch, Port* por
 class Warp {
  public:
   /// `count` queue pairs, from work[first] on, every `step`th.
-  __device__ Warp(const EngineArguments& a, EngineSlot* slots, uint32_t lane)
-      : a_(a), slots_(slots), lane_(lane) {}
+  __device__ Warp(const EngineArguments& a, EngineSlot* slots, uint32_t lane, uint32_t worker)
+      : a_(a), slots_(slots), lane_(lane), worker_(worker) {}
 
   __device__ void load(uint32_t first, uint32_t step, uint32_t count) {
     count_ = count;
@@ -71,10 +68,14 @@ class Warp {
   /// queues are never empty. True when there was anything.
   __device__ bool turn(bool finishing) {
     DoorbellLook look = {0, false};
+    // On its way together with the doorbell records.
+    const uint64_t open = lane_ == kLanes - 1 && !finishing ? a_.board->open() : 0;
     if (lane_ < count_ && (!finishing || slots_[lane_].copied != 0)) look = look_at(slots_[lane_]);
     const uint32_t waiting = __ballot_sync(kAll, look.waiting != 0);
     uint32_t odd = __ballot_sync(kAll, look.odd);
-    if ((waiting | odd) == 0) return false;
+    if ((waiting | odd) == 0) {
+      return help(*a_.board, __shfl_sync(kAll, open, kLanes - 1), worker_, lane_);
+    }
     const uint32_t few = __ballot_sync(kAll, look.waiting != 0 && look.waiting <= kFewWaiting);
     // One lane is quicker with one request than all of them.
     const bool single = few == waiting && __any_sync(kAll, look.waiting == 1);
@@ -105,6 +106,9 @@ class Warp {
   /// The exact step by lane 0. What it does not do now it is asked again.
   __device__ bool exact(EngineSlot& s) {
     bool worked = false;
+#pragma unroll 1
+    while (__shfl_sync(kAll, s.job, 0) != kNoJob && !advance_job(s)) {
+    }
     if (lane_ == 0) {
       save_slot(s);
       if (rung(*s.port, *s.qp) || unsettled(*s.qp)) {
@@ -116,11 +120,6 @@ class Warp {
     }
     __syncwarp();
     return __any_sync(kAll, worked);
-  }
-
-  /// By all lanes of a warp, rather than by one.
-  __device__ static bool is_large(const Shot& shot) {
-    return shot.from != nullptr && (shot.bytes > kSmallBytes || shot.inlined_far());
   }
 
   __device__ static bool strange(const View& view, const Shot& shot) {
@@ -238,39 +237,54 @@ class Warp {
 
   // ---- one queue pair, a request a lane
 
-  /// What a run consists of: bit i speaks of lane i.
-  struct Run {
-    uint32_t length;
-    uint32_t strict;
-    uint32_t writes;
-    uint32_t large;
-    bool reads;
-  };
+  /// What `along_run` did.
+  enum class Along { kNothingPlain, kPartly, kDone };
 
-  /// A run of what waits; false when it does not begin with anything plain.
+  /// Some runs of what waits; false when it does not begin with anything plain.
   __device__ bool along(EngineSlot& s, uint32_t waiting) {
-    Shot shot;
     Block block;
+    // Both loads are on their way at once.
+    const QpState peer_state = state_of(s.peer);
+    if (lane_ < waiting) fetch(s, s.next + lane_, block);
+    if (!responds(peer_state)) return false;
+    const uint64_t end = s.next + waiting;
+#pragma unroll 1
+    for (uint32_t run = 0; run < kRunsATurn; ++run) {
+      // What will most likely be next is on its way while this is done.
+      const uint64_t after = s.next + kLanes;
+      Block ahead;
+      if (after + lane_ < end) fetch(s, after + lane_, ahead);
+      const Along did = along_run(s, static_cast<uint32_t>(end - s.next), block);
+      if (did == Along::kNothingPlain) return run != 0;
+      if (did == Along::kPartly || s.next == end) return true;
+      if (s.next == after) {
+        block = ahead;
+      } else if (s.next + lane_ < end) {
+        fetch(s, s.next + lane_, block);
+      }
+    }
+    return true;
+  }
+
+  /// A run of what waits, whose blocks the lanes have fetched.
+  __device__ Along along_run(EngineSlot& s, uint32_t waiting, const Block& block) {
+    Shot shot;
     const uint64_t now = clock_ns();
     const uint64_t next = s.next;
     const uint32_t ready = waiting < kLanes ? waiting : kLanes;
-    // Both loads are on their way at once.
-    const QpState peer_state = state_of(s.peer);
-    if (lane_ < ready) fetch(s, next + lane_, block);
-    if (!responds(peer_state)) return false;
     Behind behind;
     const bool longer =
         __any_sync(kAll, lane_ < ready && units_of(block) > kUnitsPerBlock);  // some request
     if (longer) behind = look_behind(s, next + lane_, block, ready, lane_);
     if (lane_ < ready) shot = decode_shot(s.view, block, next + lane_, behind);
     if (longer) skip_insides(shot, lane_);
-    const Run run = choose(shot);
-    if (run.length == 0) return false;
+    const Run run = choose_run(shot, lane_);
+    if (run.length == 0) return Along::kNothingPlain;
     keep_one(s.view, shot, lane_ < run.length);
     bool unfenced = s.unfenced;
-    if ((run.large & 1) != 0 && __shfl_sync(kAll, shot.bytes, 0) > kChunk &&
+    if ((run.large & 1) != 0 && __shfl_sync(kAll, shot.bytes, 0) > kLong &&
         !advance_copy(s, shot, &unfenced)) {
-      return true;
+      return Along::kPartly;
     }
     for (uint32_t begin = 0; begin < run.length;) {
       const uint32_t end = segment_end(run.strict, begin, run.length);
@@ -289,7 +303,7 @@ class Warp {
       s.moved = true;
     }
     __syncwarp();
-    return true;
+    return Along::kDone;
   }
 
   /// Keeps the keys of one of the lanes whose keys are not at hand yet.
@@ -298,68 +312,46 @@ class Warp {
     if (lanes != 0 && lane_ == lowest_bit(lanes)) keep(view, shot);
   }
 
-  __device__ Run choose(const Shot& shot) const {
-    const auto first =
-        static_cast<Shot::Kind>(__shfl_sync(kAll, static_cast<uint32_t>(shot.kind), 0));
-    const bool fits = shot.kind != Shot::Kind::kNone && joins(first, shot.kind);
-    Run run;
-    run.length = run_length(__ballot_sync(kAll, fits), 0);
-    run.strict = __ballot_sync(kAll, shot.strict);
-    run.writes = __ballot_sync(kAll, shot.kind == Shot::Kind::kWrite);
-    run.large = __ballot_sync(kAll, is_large(shot));
-    run.reads = first == Shot::Kind::kRead;
-    if (run.large != 0) run.length = bound(shot, run.length);
-    if (run.length > 1) run.length = before_clash(shot, run);
-    return run;
-  }
-
-  /// The run as far as no request writes what another of its segment writes.
-  __device__ uint32_t before_clash(const Shot& shot, const Run& run) const {
-    const bool compares = lane_ != 0 && lane_ < run.length && (run.strict >> lane_ & 1) == 0 &&
-                          (run.strict >> (lane_ - 1) & 1) == 0;
-    const auto end = reinterpret_cast<unsigned long long>(shot.to + shot.bytes);
-    const auto previous_end = __shfl_up_sync(kAll, end, 1);
-    const auto to = reinterpret_cast<unsigned long long>(shot.to);
-    // The usual case: each begins where the one before it has ended, or later.
-    if (!__any_sync(kAll, compares && to < previous_end)) return run.length;
-    const uint32_t before = run.strict & ((1u << lane_) - 1);
-    const uint32_t segment =
-        before == 0 ? 0 : 32 - static_cast<uint32_t>(__clz(static_cast<int>(before)));
-    bool clashes = false;
-    for (uint32_t earlier = 0; earlier + 1 < run.length; ++earlier) {
-      Shot other;
-      other.to = broadcast(shot.to, earlier);
-      other.bytes = __shfl_sync(kAll, shot.bytes, static_cast<int>(earlier));
-      clashes = clashes || (lane_ > earlier && earlier >= segment && clash(other, shot));
+  /// A part of the slot's own job, if there is one left; true once all are copied, and the job is
+  /// over.
+  __device__ bool advance_job(EngineSlot& s) {
+    const uint32_t job = __shfl_sync(kAll, s.job, 0);
+    copy_part(*a_.board, job, lane_);
+    bool done = false;
+    if (lane_ == 0 && a_.board->is_done(job)) {
+      done = true;
+      a_.board->end(job);
+      s.job = kNoJob;
     }
-    return run_length(bits_below(run.length), __ballot_sync(kAll, clashes && !shot.strict));
+    __syncwarp();
+    return __any_sync(kAll, done);
   }
 
-  /// Cuts a run where it would move more than kChunk bytes; never to nothing.
-  __device__ uint32_t bound(const Shot& shot, uint32_t run) const {
-    if (!__any_sync(kAll, lane_ < run && shot.bytes > kChunk / kLanes)) return run;
-    uint64_t bytes = shot.bytes;
-#pragma unroll
-    for (uint32_t by = 1; by < kLanes; by *= 2) {
-      const uint64_t other = __shfl_up_sync(kAll, bytes, by);
-      if (lane_ >= by) bytes += other;
+  /// All but the end of a long request becomes a job; false where there is no room for one.
+  __device__ bool begin_job(EngineSlot& s, std::byte* to, const std::byte* from, uint32_t bytes) {
+    if (lane_ == 0) {
+      const auto parts = static_cast<uint32_t>((bytes - 1) / kPartBytes);
+      s.job = a_.board->begin(to, from, parts);
+      if (s.job != kNoJob) s.copied = parts * kPartBytes;
     }
-    const uint32_t beyond = lowest_bit(__ballot_sync(kAll, bytes > kChunk));
-    const uint32_t most = beyond == 0 ? 1 : beyond;
-    return run < most ? run : most;
+    __syncwarp();
+    return __shfl_sync(kAll, s.job, 0) != kNoJob;
   }
 
-  /// A request of more than kChunk bytes: moves a chunk of it, all but the last. True when only
-  /// that is left, which `shot` of lane 0 then means.
+  /// A request of more than kLong bytes: moves a chunk of it, or what this warp can of what others
+  /// move, too; all but the last. True when only that is left, which `shot` of lane 0 then means.
   __device__ bool advance_copy(EngineSlot& s, Shot& shot, bool* unfenced) {
     std::byte* to = broadcast(shot.to, 0);
     const std::byte* from = broadcast(shot.from, 0);
     const uint32_t bytes = __shfl_sync(kAll, shot.bytes, 0);
-    const uint64_t copied = s.copied;
-    if (copied == 0 && *unfenced) {
+    if (__shfl_sync(kAll, s.copied, 0) == 0 && *unfenced) {
       fence_direct_stores();
       __syncwarp();
     }
+    const bool shares = __shfl_sync(kAll, s.job, 0) != kNoJob ||
+                        (__shfl_sync(kAll, s.copied, 0) == 0 && begin_job(s, to, from, bytes));
+    if (shares && !advance_job(s)) return false;
+    const uint64_t copied = __shfl_sync(kAll, s.copied, 0);
     if (bytes - copied > kChunk) {
       copy_together(to + copied, from + copied, kChunk, lane_);
       __syncwarp();
@@ -462,6 +454,7 @@ class Warp {
   const EngineArguments& a_;
   EngineSlot* slots_;
   uint32_t lane_;
+  uint32_t worker_;
   uint32_t count_ = 0;
   uint32_t rest_ = 0;  // see advance_copy()
 };
