@@ -49,9 +49,13 @@ LAYERS = {
     "softnic/engine": ["base", "device/base", "device/mlx5/layout.h"],
     "softnic/presentation": ["base", "softnic/engine"],
     "softnic/control": ["base", "softnic/engine", "device/mlx5/layout.h"],
-    "softnic/wire": ["base", "softnic/engine", "softnic/presentation"],
+    "softnic/wire/roce": ["base", "device/base", "softnic/engine"],
+    "softnic/wire": ["base", "softnic/engine", "softnic/presentation", "softnic/wire/roce"],
     "softnic/gpu": ["base", "device/base", "softnic/engine", "softnic/control", "device/mlx5/layout.h"],
-    "softnic": ["base", "softnic/engine", "softnic/presentation", "softnic/control", "softnic/wire", "softnic/gpu"],
+    "softnic": [
+        "base", "softnic/engine", "softnic/presentation", "softnic/control", "softnic/wire", "softnic/wire/roce",
+        "softnic/gpu",
+    ],
     # What peal calls; what only other clients call; the libraries, which put the two together.
     "softnic/abi/core": [
         "base", "device/base", "softnic", "softnic/engine", "softnic/presentation", "softnic/control", "softnic/wire",

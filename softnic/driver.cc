@@ -21,8 +21,7 @@ constexpr Patience::Nap kLongestNap{200};
 
 }  // namespace
 
-EngineThread::EngineThread(Port& port, ShmWire& wire)
-    : port_(port), wire_(wire), owner_(getpid()) {}
+EngineThread::EngineThread(Port& port, Wires wires) : port_(port), wire_(wires), owner_(getpid()) {}
 
 void EngineThread::start(std::function<void()> collect) {
   collect_ = std::move(collect);

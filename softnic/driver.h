@@ -17,14 +17,14 @@
 #include "base/visited_mutex.h"
 #include "softnic/control/control.h"
 #include "softnic/engine/objects.h"
-#include "softnic/wire/wire.h"
+#include "softnic/wire/wires.h"
 
 namespace peal::softnic {
 
 class EngineThread : public Runner {
  public:
-  /// `port` and `wire` must outlive the driver.
-  EngineThread(Port& port, ShmWire& wire);
+  /// `port` and the wires must outlive the driver.
+  EngineThread(Port& port, Wires wires);
   /// Starts the thread. `collect` runs under the lock when the engine has raised events.
   void start(std::function<void()> collect);
   /// Stops the thread after one last look at the wire. In a forked child there is no thread.
@@ -44,7 +44,7 @@ class EngineThread : public Runner {
   bool round();
 
   Port& port_;
-  ShmWire& wire_;
+  Wires wire_;
   std::function<void()> collect_;
   VisitedMutex mutex_;  // control calls visit
   std::atomic<bool> stop_{false};

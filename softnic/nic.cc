@@ -13,18 +13,44 @@
 #include "softnic/driver.h"
 #include "softnic/engine/placement.h"
 #include "softnic/gpu/client.h"
-#include "softnic/wire/wire.h"
+#include "softnic/wire/roce/socket.h"
+#include "softnic/wire/wires.h"
 
 namespace peal::softnic {
 
-/// The engine as a thread of this process, talking to others through shared memory.
+/// Where NICs of other hosts reach this one, and who they are.
+struct FarEnd {
+  explicit FarEnd(const Settings& settings) : socket(settings.udp) {}
+
+  roce::Socket socket;
+  roce::RemoteNics remotes;
+};
+
+namespace {
+
+std::unique_ptr<FarEnd> far_end(const Settings& settings, const PresentedDevice& device) {
+  if (settings.udp.empty() || !device.ethernet) return nullptr;
+  return std::make_unique<FarEnd>(settings);
+}
+
+std::optional<roce::Ipv4> address_of(const FarEnd* far) {
+  if (far == nullptr) return std::nullopt;
+  return far->socket.address();
+}
+
+}  // namespace
+
+/// The engine as a thread of this process, talking to others through shared memory and by UDP.
 struct CpuEngine {
   CpuEngine(Fabric& fabric, const Router& router, const Settings& settings,
-            const PresentedDevice& device)
+            const PresentedDevice& device, FarEnd* far)
       : tables(fabric.lid(), static_cast<uint32_t>(fabric.generation()), settings.timing),
         wire(tables.port, fabric, router),
+        udp(far == nullptr
+                ? nullptr
+                : std::make_unique<roce::UdpWire>(tables.port, far->socket, far->remotes)),
         control(tables, driver),
-        driver(tables.port, wire) {
+        driver(tables.port, Wires(wire, udp.get(), &fabric)) {
     tables.port.by_value = settings.doorbell_by_value;
     tables.port.pci_atomics = device.pci_atomics;
     if (settings.placement) {
@@ -46,6 +72,7 @@ struct CpuEngine {
   Tables tables;
   std::unique_ptr<Placement> placement;
   ShmWire wire;
+  std::unique_ptr<roce::UdpWire> udp;
   Control control;
   EngineThread driver;  // last: its thread uses all of the above
 };
@@ -54,10 +81,11 @@ Nic::Nic(const PresentedDevice& device)
     : settings_(Settings::from_environment()),
       device_(device),
       fabric_(settings_),
-      gids_(gid_table(device_, fabric_.lid(), fabric_.guid())),
-      router_(fabric_, device_, gids_),
+      far_(far_end(settings_, device_)),
+      gids_(gid_table(device_, fabric_.lid(), fabric_.guid(), address_of(far_.get()))),
+      router_(fabric_, device_, gids_, far_ == nullptr ? nullptr : &far_->remotes),
       exporter_(gpu::make_cuda_exporter()),
-      cpu_(std::make_unique<CpuEngine>(fabric_, router_, settings_, device_)) {
+      cpu_(std::make_unique<CpuEngine>(fabric_, router_, settings_, device_, far_.get())) {
   events_.add(cpu_->control.event_fd());
   fabric_.announce({.ethernet = device_.ethernet,
                     .active = device_.active(),
@@ -133,6 +161,11 @@ void claim_numbers(gpu::Client& client, const Table<T>& table, const Make& make)
 
 /// Only what is a number moves: protection domains, UAR pages, completion queues of verbs calls.
 void Nic::move_to_gpu(const void* address) {
+  if (far_ != nullptr) {
+    throw std::runtime_error(
+        "memory of a GPU, and this NIC has an address for UDP (PEAL_SOFTNIC_UDP), which an engine "
+        "on a GPU does not serve");
+  }
   if (cpu_->control.has_queues()) {
     throw std::runtime_error(
         "memory of a GPU, and this NIC has queues in the host's: register the GPU's memory "

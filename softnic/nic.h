@@ -28,6 +28,7 @@
 namespace peal::softnic {
 
 struct CpuEngine;
+struct FarEnd;
 namespace gpu {
 class Client;
 class Exporter;
@@ -53,8 +54,8 @@ class Nic {
   uint64_t guid() const { return fabric_.guid(); }
 
   /// Which fabric that is, where its files lie, and what the last trouble there was ("": none): see
-  /// Fabric.
-  uint64_t fabric() const { return fabric_.identity(); }
+  /// Fabric. What reaches others by UDP is on the fabric of all that do.
+  uint64_t fabric() const { return far_ == nullptr ? fabric_.identity() : kEveryHost; }
   const std::string& directory() const { return fabric_.directory(); }
   std::string trouble() const { return fabric_.trouble(); }
 
@@ -160,9 +161,12 @@ class Nic {
 
   void move_to_gpu(const void* address);
 
+  static constexpr uint64_t kEveryHost = 0x526f434576'32;  // no folder's, but for chance
+
   Settings settings_;
   PresentedDevice device_;
   Fabric fabric_;
+  std::unique_ptr<FarEnd> far_;  // null without PEAL_SOFTNIC_UDP
   std::vector<Gid> gids_;
   Router router_;
   std::unique_ptr<gpu::Exporter> exporter_;

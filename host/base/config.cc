@@ -248,10 +248,10 @@ constexpr string_view kNames[] = {PEAL_CONFIG_TABLE(PEAL_CONFIG_NAME)};
 
 // Read by the software NIC, which shares no code with this file.
 constexpr string_view kSoftnicNames[] = {
-    "PEAL_SOFTNIC_FABRIC",   "PEAL_SOFTNIC_DIR",     "PEAL_SOFTNIC_TIMEOUT_SCALE",
-    "PEAL_SOFTNIC_ENGINE",   "PEAL_SOFTNIC_GPU",     "PEAL_SOFTNIC_ENGINE_PROGRAM",
-    "PEAL_SOFTNIC_FAULTS",   "PEAL_SOFTNIC_PRESENT", "PEAL_SOFTNIC_DOORBELL",
-    "PEAL_SOFTNIC_PLACEMENT"};
+    "PEAL_SOFTNIC_FABRIC",    "PEAL_SOFTNIC_DIR",     "PEAL_SOFTNIC_TIMEOUT_SCALE",
+    "PEAL_SOFTNIC_ENGINE",    "PEAL_SOFTNIC_GPU",     "PEAL_SOFTNIC_ENGINE_PROGRAM",
+    "PEAL_SOFTNIC_FAULTS",    "PEAL_SOFTNIC_PRESENT", "PEAL_SOFTNIC_DOORBELL",
+    "PEAL_SOFTNIC_PLACEMENT", "PEAL_SOFTNIC_UDP"};
 
 // What other libraries, and people, call it.
 constexpr std::pair<string_view, string_view> kOtherNames[] = {

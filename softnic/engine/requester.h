@@ -8,7 +8,6 @@
 // Sender::kWindow WQEs waiting for answers.
 #pragma once
 
-#include <concepts>
 #include <cstdint>
 
 #include "device/mlx5/layout.h"
@@ -17,36 +16,9 @@
 #include "softnic/engine/objects.h"
 #include "softnic/engine/packet.h"
 #include "softnic/engine/recovery.h"
+#include "softnic/engine/wire.h"
 
 namespace peal::softnic {
-
-enum class SendStatus : uint8_t {
-  kSent,
-  kFull,    // no room now
-  kAbsent,  // no such NIC (yet)
-  kLost,    // the NIC this queue pair talked to has gone
-};
-
-/// What carries packets. `generation` names the peer NIC's life: 0 on first use, filled by the
-/// wire, and from then on a NIC that took over the same LID is somebody else (kLost).
-template <class W>
-concept Wire = requires(W& wire, uint16_t lid, uint64_t& generation, const Packet& packet,
-                        const Payload& payload) {
-  { wire.direct(lid) } -> std::same_as<Port*>;  // a peer in reach, or null
-  { wire.open(lid, generation) } -> std::same_as<SendStatus>;
-  { wire.segment_bytes(lid) } -> std::same_as<uint32_t>;  // after open
-  { wire.send(lid, packet, payload) } -> std::same_as<SendStatus>;
-  { wire.position(lid) } -> std::same_as<uint64_t>;  // sent so far
-  { wire.consumed(lid) } -> std::same_as<uint64_t>;  // of that, taken by the peer
-  { wire.lost(lid, generation) } -> std::same_as<bool>;
-};
-
-/// A wire that knows the GIDs of the ports it leads to. Over any other the LID alone counts, on
-/// Ethernet the one in the hardware address, and there are no datagrams.
-template <class W>
-concept FindsWays = requires(const W& wire, const AddressVector& vector, uint8_t port) {
-  { wire.find(vector, port) } -> std::same_as<PacketPath>;
-};
 
 /// A view of one queue pair's NIC at one moment; holds no state.
 template <Wire W>
@@ -94,6 +66,9 @@ class Requester : private Recovery {
       if (qp.service == Service::kDatagram) return send_datagram(qp);
     }
     const uint16_t lid = destination_lid(qp);
+    if (qp.service == Service::kDcInitiator && is_far(lid)) {
+      return fail_local(qp, {mlx5::Syndrome::kLocalQpOperation, nullptr});
+    }
     Port* peer = wire_.direct(lid);
     return peer != nullptr && !keeps_to_wire(qp) ? run_direct(qp, *peer) : run_wire(qp, lid);
   }
@@ -104,6 +79,17 @@ class Requester : private Recovery {
     const bool held = port_.placement != nullptr && qp.attributes.remote_qpn != qp.qpn;
     return (port_.faults != nullptr || held) &&
            !(qp.send.phase == Sender::Phase::kRunning && qp.send.direct);
+  }
+
+  PEAL_HD bool is_far(uint16_t lid) const {
+    if constexpr (ReachesFar<W>) return wire_.cuts_by_mtu(lid);
+    return false;
+  }
+  /// Bytes that a packet of the queue pair carries at most.
+  PEAL_HD uint32_t segment_of(const QueuePair& qp, uint16_t lid) const {
+    const uint32_t most = wire_.segment_bytes(lid);
+    const uint32_t mtu = 128u << (qp.attributes.mtu & 7);
+    return is_far(lid) && mtu < most ? mtu : most;
   }
 
   PEAL_HD static uint16_t destination_lid(const QueuePair& qp) {
@@ -446,7 +432,7 @@ class Requester : private Recovery {
     if (send.phase == Sender::Phase::kDecoded) {
       begin(qp, false);
       arm_once(qp);
-      send.segment = wire_.segment_bytes(lid);
+      send.segment = segment_of(qp, lid);
       const uint64_t packets = (send.request.bytes + send.segment - 1) / send.segment;
       const auto count = static_cast<uint32_t>(packets == 0 ? 1 : packets);
       send.window[send.tail++ % Sender::kWindow] = pending_of(qp, count);

@@ -136,7 +136,9 @@ using Mac = std::array<uint8_t, 6>;
 Mac mac_of(uint16_t lid);
 uint16_t lid_of(const Mac& mac);
 
-/// The table that `device` has as the NIC at `lid` with that GUID.
-std::vector<Gid> gid_table(const PresentedDevice& device, uint16_t lid, uint64_t guid);
+/// The table that `device` has as the NIC at `lid` with that GUID. `ipv4` is its own address, if it
+/// has one; else it makes one up.
+std::vector<Gid> gid_table(const PresentedDevice& device, uint16_t lid, uint64_t guid,
+                           const std::optional<std::array<uint8_t, 4>>& ipv4 = std::nullopt);
 
 }  // namespace peal::softnic

@@ -3,6 +3,7 @@
 // Reads PEAL_SOFTNIC_*: a value that cannot be right is an error, never a default.
 #include "softnic/presentation/settings.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -50,6 +51,24 @@ bool read_path(string_view text, std::string* path) {
   return text.starts_with('/');
 }
 
+/// IPv4 addresses that a socket can be bound to, between commas.
+bool read_addresses(string_view text, Settings* to) {
+  constexpr size_t kMost = 256;
+  for (bool more = true; more;) {
+    const size_t comma = text.find(',');
+    const std::string one(text.substr(0, comma));
+    std::array<uint8_t, 4> address;
+    if (inet_pton(AF_INET, one.c_str(), address.data()) != 1 || address[0] == 0 ||
+        address[0] >= 224 || to->udp.size() == kMost) {
+      return false;
+    }
+    to->udp.push_back(address);
+    more = comma != string_view::npos;
+    if (more) text.remove_prefix(comma + 1);
+  }
+  return true;
+}
+
 struct Variable {
   const char* name;
   const char* allowed;
@@ -94,6 +113,7 @@ constexpr Variable kVariables[] = {
        return text == "any" ||
               (text.starts_with(kAny) && read_number(text.substr(kAny.size()), &*to->placement));
      }},
+    {"PEAL_SOFTNIC_UDP", "IPv4 addresses of this host between commas, 256 at most", read_addresses},
 };
 
 /// The text that a variable holds or that lies in the file it names: at most one byte more than a
@@ -138,7 +158,9 @@ auto parsed(const char* name, const char* value, Parse parse) {
 
 Presentation Settings::presentation_from_environment() {
   const char* const present = std::getenv("PEAL_SOFTNIC_PRESENT");
-  if (present == nullptr) return parse_presentation("");
+  // What has an IP address is on Ethernet.
+  const bool udp = std::getenv("PEAL_SOFTNIC_UDP") != nullptr;
+  if (present == nullptr) return parse_presentation(udp ? "link=roce" : "");
   return parsed("PEAL_SOFTNIC_PRESENT", present, parse_presentation);
 }
 

@@ -12,10 +12,14 @@
 //   PEAL_SOFTNIC_FAULTS         a fault plan, or the absolute path of a file with one   (none)
 //   PEAL_SOFTNIC_PRESENT        as which hardware, or an absolute path         (one InfiniBand NIC)
 //   PEAL_SOFTNIC_PLACEMENT      WRITEs of a queue pair: ordered, any or any:SEED          (ordered)
+//   PEAL_SOFTNIC_UDP            IPv4 addresses to reach others by, one for each NIC         (none)
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "softnic/engine/fault_plan.h"
 #include "softnic/engine/objects.h"
@@ -37,6 +41,8 @@ struct Settings {
   Presentation present;  // the devices, in order
   /// Seed by which WRITEs are placed out of order; nothing: they are placed as they arrive.
   std::optional<uint64_t> placement;
+  /// RoCE v2 over UDP: a NIC takes the first whose port is free. Nothing: none does.
+  std::vector<std::array<uint8_t, 4>> udp;
 
   /// Reads the environment. Throws std::invalid_argument naming the variable, its value and what
   /// it may be.

@@ -19,6 +19,12 @@ bool holds(const std::vector<Gid>& table, const uint8_t (&gid)[16], Network netw
   });
 }
 
+roce::Ipv4 ipv4_of(const uint8_t (&gid)[16]) {
+  roce::Ipv4 address;
+  std::copy_n(gid + 12, address.size(), address.begin());
+  return address;
+}
+
 uint16_t lid_behind_mac(const AddressPath& path) {
   Mac mac;
   std::copy(std::begin(path.mac), std::end(path.mac), mac.begin());
@@ -70,6 +76,7 @@ PacketPath Router::ethernet(const AddressPath& path) const {
   const Gid& source = gids_[path.source_gid];
   PacketPath route{.network = source.network};
   const uint16_t lid = lid_behind_mac(path);
+  if (roce::is_remote(lid)) return beyond(path);
   const PortNotice port = Fabric::notice_of(fabric_.find(lid));
   if (!port.active || !port.ethernet || !holds(port.gids, path.gid, source.network)) return route;
   if (source.network == Network::kRoceV2 &&
@@ -77,6 +84,18 @@ PacketPath Router::ethernet(const AddressPath& path) const {
     return route;
   }
   route.lid = lid;
+  return route;
+}
+
+/// By UDP, which is IPv4 at both ends.
+PacketPath Router::beyond(const AddressPath& path) const {
+  const Gid& source = gids_[path.source_gid];
+  PacketPath route{.network = source.network};
+  const uint16_t lid = lid_behind_mac(path);
+  const auto address = remotes_ == nullptr ? std::nullopt : remotes_->address_of(lid);
+  const bool there = address && is_ipv4(path.gid) && *address == ipv4_of(path.gid);
+  const bool sends = source.network == Network::kRoceV2 && is_ipv4(source.raw.data());
+  if (there && sends && path.hop_limit != 0) route.lid = lid;
   return route;
 }
 
@@ -115,6 +134,10 @@ std::optional<Mac> Router::resolve(const uint8_t (&gid)[16], Network network) co
   for (const uint16_t lid : fabric_.members()) {
     const PortNotice port = Fabric::notice_of(fabric_.find(lid));
     if (port.ethernet && holds(port.gids, gid, network)) return mac_of(lid);
+  }
+  if (remotes_ != nullptr && network == Network::kRoceV2 && is_ipv4(gid)) {
+    const uint16_t lid = remotes_->lid_for(ipv4_of(gid));
+    if (lid != 0) return mac_of(lid);
   }
   // The GIDs of a NIC whose files are in another format cannot be read. Those that it makes up end
   // with its LID.

@@ -12,15 +12,18 @@
 #include "softnic/engine/address_vector.h"
 #include "softnic/presentation/present.h"
 #include "softnic/wire/fabric.h"
+#include "softnic/wire/roce/remote_nics.h"
 
 namespace peal::softnic {
 
 /// One end of the paths: a device and its place on a fabric.
 class Router {
  public:
-  /// All three must outlive the router.
-  Router(const Fabric& fabric, const PresentedDevice& device, const std::vector<Gid>& gids)
-      : fabric_(fabric), device_(device), gids_(gids) {}
+  /// All of them must outlive the router. With `remotes` IPv4 addresses that are no NIC's of the
+  /// fabric are those of other hosts.
+  Router(const Fabric& fabric, const PresentedDevice& device, const std::vector<Gid>& gids,
+         roce::RemoteNics* remotes = nullptr)
+      : fabric_(fabric), device_(device), gids_(gids), remotes_(remotes) {}
 
   /// Why firmware refuses the path, or null.
   const char* fault_of(const AddressPath& path) const;
@@ -46,10 +49,12 @@ class Router {
  private:
   PacketPath infiniband(const AddressPath& path) const;
   PacketPath ethernet(const AddressPath& path) const;
+  PacketPath beyond(const AddressPath& path) const;
 
   const Fabric& fabric_;
   const PresentedDevice& device_;
   const std::vector<Gid>& gids_;
+  roce::RemoteNics* remotes_;
 };
 
 }  // namespace peal::softnic

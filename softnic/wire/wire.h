@@ -34,8 +34,8 @@ struct LinkHeader {
 };
 static_assert(sizeof(LinkHeader) <= kLinkHeaderBytes);
 
-/// A wire (see requester.h) between processes. `generation` of its calls is the number of a link's
-/// life: a link that was lost and set up anew has another.
+/// A wire (see engine/wire.h) between processes. `generation` of its calls is the number of a
+/// link's life: a link that was lost and set up anew has another.
 class ShmWire {
  public:
   ShmWire(Port& port, Fabric& fabric, const Router& router)

@@ -4,7 +4,8 @@
 # Runs Debian's own rdma-core programs, unchanged, against the software NIC.
 #
 #   $1 one of the software NIC's libraries
-#   $2 devinfo | pingpong | srq_pingpong | perftest | perftest_events | perftest_old | perftest_srq | presented
+#   $2 devinfo | pingpong | srq_pingpong | perftest | perftest_events | perftest_old | perftest_srq | presented | roce
+#   $3 roce: apart.sh
 #
 # They find it by LD_LIBRARY_PATH alone. Skipped, with the reason, where the package is missing.
 set -eu
@@ -168,8 +169,25 @@ presented() {
   done
 }
 
+# Each program as on a host of its own, RoCE v2 over UDP between them: GID 3 is the address.
+roce() {
+  local program line
+  for line in "ibv_rc_pingpong -n 1000" "ibv_rc_pingpong -n 50 -s 1000000 -c" "ibv_ud_pingpong -n 1000 -s 1024"; do
+    # shellcheck disable=SC2086
+    two_ends "$apart" $line -g 3
+    expect client ' iters in '
+    echo "$line: $(tail -n 1 "$TEST_TMPDIR/client.log")"
+  done
+  for program in ib_write_bw ib_read_bw ib_atomic_bw ib_send_bw ib_write_lat ib_atomic_lat; do
+    perf "$apart" "$program" -x 3
+  done
+  perf "$apart" ib_send_bw -x 3 -c UD -s 1024
+  perf "$apart" ib_send_lat -x 3 -e
+}
+
 which=$2
-if [ "$which" != "${which#perftest}" ] || [ "$which" = presented ]; then
+apart=${3:-}
+if [ "$which" != "${which#perftest}" ] || [ "$which" = presented ] || [ "$which" = roce ]; then
   command -v ib_write_bw >/dev/null || skip "no package perftest"
 else
   command -v ibv_devinfo >/dev/null && command -v ibv_rc_pingpong >/dev/null || skip "no package ibverbs-utils"

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What carries datagrams between hosts: a socket, or a test's idea of a network. It never waits:
+// what does not fit is told, or lost.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "softnic/wire/roce/icrc.h"
+
+namespace peal::softnic::roce {
+
+/// A datagram that has come; `bytes` is beyond kMostDatagram if it was longer than any may be.
+struct Arrived {
+  Ipv4 from;
+  uint16_t from_port;
+  const std::byte* memory;
+  size_t bytes;
+};
+
+class Datagrams {
+ public:
+  virtual ~Datagrams() = default;
+
+  /// Of this end; port 4791.
+  virtual const Ipv4& address() const = 0;
+  /// kMostDatagram bytes for the next datagram; null where there is no room now.
+  virtual std::byte* reserve() = 0;
+  /// What was written there goes to port 4791 of that address.
+  virtual void commit(const Ipv4& to, size_t bytes) = 0;
+  /// Sends everything; what there is no room for stays.
+  virtual void flush() = 0;
+  /// Some of what has come, in order; valid until the next call.
+  virtual const std::vector<Arrived>& receive() = 0;
+  /// errno of the last datagram that could not leave, since the last call; 0: all did.
+  virtual int take_trouble() = 0;
+};
+
+}  // namespace peal::softnic::roce

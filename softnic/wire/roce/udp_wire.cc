@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Packets into datagrams and back, and who asks again when nothing comes.
+#include "softnic/wire/roce/udp_wire.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <iterator>
+
+#include "softnic/engine/datagram.h"
+
+namespace peal::softnic::roce {
+
+namespace {
+
+/// Packets of a queue pair that may be on their way: what a socket with the kernel's usual limit
+/// (net.core.rmem_max) has room for, of the largest.
+constexpr int32_t kWindow = 40;
+constexpr int kRounds = 4;  // of receiving, before queue pairs get their turn
+
+// A try of the engine's is as long as the client says, a second and more: what a network loses is
+// asked for again much earlier. Nobody gives up earlier for that.
+constexpr uint64_t kLookEvery = 500'000;        // ns
+constexpr uint64_t kFirstPatience = 2'000'000;  // doubled each time
+constexpr uint64_t kLongestPatience = 64'000'000;
+
+constexpr uint8_t kHopLimit = 64;
+
+/// What an engine finds in front of a datagram's data: 20 bytes of zeros, then the IPv4 header.
+GlobalHeader header_of(const Arrived& datagram, const Ipv4& to) {
+  constexpr size_t kUdpHeader = 8;
+  constexpr uint8_t kUdp = 17;
+  GlobalHeader header = {};
+  uint8_t* const at = header.byte + 20;
+  const size_t total = 20 + kUdpHeader + datagram.bytes;
+  at[0] = 0x45;
+  at[2] = static_cast<uint8_t>(total >> 8);
+  at[3] = static_cast<uint8_t>(total);
+  at[6] = 0x40;  // don't fragment
+  at[8] = kHopLimit;
+  at[9] = kUdp;
+  std::copy(datagram.from.begin(), datagram.from.end(), at + 12);
+  std::copy(to.begin(), to.end(), at + 16);
+  return header;
+}
+
+}  // namespace
+
+/// Where the engine's answers to one request go (see serve.h).
+class UdpWire::Answers {
+ public:
+  Answers(UdpWire& wire, Connection& connection, uint32_t qpn)
+      : wire_(wire), connection_(connection), qpn_(qpn) {}
+
+  /// Of the packet that is served next: how its data is called, and if it is the last of a message
+  /// that is new.
+  void next(Opcode data, bool finishes) {
+    data_ = data;
+    finishes_ = finishes;
+  }
+  void acknowledge(const Packet& packet) {
+    connection_.held = packet;
+    if (!connection_.holds) wire_.holding_.push_back(qpn_);
+    connection_.holds = true;
+  }
+  void answer(const Packet& packet, const Payload& payload) {
+    wire_.acknowledge(qpn_);
+    const bool done = finishes_ && packet.kind == PacketKind::kData;
+    wire_.answer(connection_.peer, packet, payload, data_,
+                 connection_.inbound.messages + (done ? 1 : 0));
+  }
+
+ private:
+  UdpWire& wire_;
+  Connection& connection_;
+  uint32_t qpn_;
+  Opcode data_ = Opcode::kReadResponseOnly;
+  bool finishes_ = false;
+};
+
+SendStatus UdpWire::open(uint16_t lid, uint64_t& generation) {
+  if (!remotes_.address_of(lid)) return SendStatus::kAbsent;
+  generation = 1;  // whoever has the address is the peer
+  return SendStatus::kSent;
+}
+
+bool UdpWire::window_is_full(const Packet& packet) const {
+  if ((packet.flags & kDatagram) != 0) return false;
+  const QueuePair* const qp = find_qp(port_, packet.source);
+  return qp != nullptr && psn_distance(packet.psn, qp->send.acked_psn) > kWindow;
+}
+
+SendStatus UdpWire::send(uint16_t lid, const Packet& packet, const Payload& payload) {
+  if (port_down(port_, now_)) return SendStatus::kSent;
+  if (window_is_full(packet)) return SendStatus::kFull;
+  const std::optional<Ipv4> to = remotes_.address_of(lid);
+  if (!to) return SendStatus::kAbsent;
+  const RoceFrame frame = request_frame(packet, payload);
+  if (!emit(*to, frame, payload, bytes_ahead(packet, payload))) return SendStatus::kFull;
+  watch(packet);
+  return SendStatus::kSent;
+}
+
+/// Sends a frame with the payload from `ahead` bytes on. False if it cannot leave now, or what it
+/// names has gone: nobody sees it then.
+bool UdpWire::emit(const Ipv4& to, const RoceFrame& frame, const Payload& payload, uint32_t ahead) {
+  std::byte* const place = network_.reserve();
+  if (place == nullptr) return false;
+  if (frame.bytes > kMostPayload) return false;
+  const uint64_t before = port_.lost_pages;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  const uint32_t headers = encode(frame, place);
+  copy_payload(payload, ahead, place + headers);
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // a handler counts
+  if (port_.lost_pages != before) return false;
+  const uint32_t pad = padding(frame.bytes);
+  std::memset(place + headers + frame.bytes, 0, pad);
+  const size_t covered = headers + frame.bytes + pad;
+  seal({network_.address(), to, kUdpPort, kUdpPort}, place, covered);
+  network_.commit(to, covered + kIcrcBytes);
+  ++counts_.sent;
+  return true;
+}
+
+void UdpWire::answer(const Ipv4& to, const Packet& packet, const Payload& payload, Opcode data,
+                     uint32_t messages) {
+  const std::optional<RoceFrame> frame = answer_frame(packet, payload, data, messages);
+  if (!frame) return;
+  const uint32_t ahead = payload.bytes - frame->bytes;
+  const uint64_t before = port_.lost_pages;
+  if (emit(to, *frame, payload, ahead)) return;
+  if (port_.lost_pages == before) {
+    ++counts_.no_room;
+    return;
+  }
+  Packet refusal = packet;
+  refusal.kind = PacketKind::kRefuse;
+  refusal.detail = static_cast<uint8_t>(mlx5::Syndrome::kRemoteAccess);
+  Payload nothing;
+  nothing.clear();
+  if (const auto nak = answer_frame(refusal, nothing, data, messages)) emit(to, *nak, nothing, 0);
+}
+
+void UdpWire::acknowledge(uint32_t qpn) {
+  const auto found = connections_.find(qpn);
+  if (found == connections_.end() || !found->second.holds) return;
+  Connection& connection = found->second;
+  connection.holds = false;
+  std::erase(holding_, qpn);
+  place_held(port_, qpn);  // what it acknowledges is in memory
+  Payload nothing;
+  nothing.clear();
+  answer(connection.peer, connection.held, nothing, Opcode::kAcknowledge,
+         connection.inbound.messages);
+}
+
+// ---- what arrives
+
+bool UdpWire::poll(uint64_t now) {
+  now_ = now;
+  bool worked = false;
+  for (int round = 0; round < kRounds; ++round) {
+    const std::vector<Arrived>& datagrams = network_.receive();
+    if (datagrams.empty()) break;
+    worked = true;
+    const bool down = port_down(port_, now_);
+    for (const Arrived& datagram : datagrams) {
+      if (!down) take(datagram);
+    }
+    while (!holding_.empty()) acknowledge(holding_.back());
+  }
+  if (now_ >= next_look_) hurry();
+  return worked;
+}
+
+void UdpWire::take(const Arrived& datagram) {
+  const Ends ends{datagram.from, network_.address(), datagram.from_port, kUdpPort};
+  if (datagram.bytes > kMostDatagram || !sealed(ends, datagram.memory, datagram.bytes)) {
+    ++counts_.wrong_icrc;
+    return;
+  }
+  const std::optional<RoceFrame> frame = decode(datagram.memory, datagram.bytes);
+  if (!frame) {
+    ++counts_.malformed;
+    return;
+  }
+  if (is_datagram(frame->opcode)) return take_datagram(datagram, *frame);
+  const QueuePair* const qp = find_qp(port_, frame->qpn);
+  const uint16_t lid = remotes_.known_lid(datagram.from);
+  if (qp == nullptr || qp->service != Service::kReliable || lid == 0 ||
+      qp->attributes.remote_lid != lid) {
+    ++counts_.strange;
+    return;
+  }
+  ++counts_.taken;
+  if (is_answer(frame->opcode)) {
+    take_answer(*frame);
+  } else {
+    take_request(datagram, *frame, *qp);
+  }
+}
+
+/// From anybody: it is the Q_Key that counts.
+void UdpWire::take_datagram(const Arrived& datagram, const RoceFrame& frame) {
+  const GlobalHeader header = header_of(datagram, network_.address());
+  const bool immediate = frame.opcode == Opcode::kDatagramOnlyImmediate;
+  Payload payload;
+  payload.clear();
+  payload.append(reinterpret_cast<const std::byte*>(header.byte), sizeof header);
+  if (frame.bytes > 0) payload.append(frame.data, frame.bytes);
+  Packet packet = {};
+  packet.kind = PacketKind::kRequest;
+  packet.opcode = immediate ? mlx5::Opcode::kSendImm : mlx5::Opcode::kSend;
+  packet.opmod = kHeadersIpv4;
+  packet.flags = static_cast<uint8_t>(kDatagram | kGlobal | kLastOfMessage |
+                                      (frame.solicited ? kSolicited : 0));
+  packet.destination = frame.qpn;
+  packet.source = frame.source;
+  packet.psn = frame.psn;
+  packet.rkey = frame.qkey;
+  packet.total = packet.bytes = packet.payload = payload.bytes;
+  packet.immediate = frame.immediate;
+  packet.detail = frame.pkey;
+  packet.network = Network::kRoceV2;
+  ++counts_.taken;
+  land_fetched(port_);
+  accept_datagram(port_, packet, payload, remotes_.known_lid(datagram.from), now_);
+}
+
+void UdpWire::take_request(const Arrived& datagram, const RoceFrame& frame, const QueuePair& qp) {
+  Connection& connection = connections_[qp.qpn];
+  connection.inbound.meet(qp);
+  connection.peer = datagram.from;
+  Answers answers(*this, connection, qp.qpn);
+  RequestServer<Answers> server(port_, qp.attributes.remote_lid, answers, now_);
+  const Requests requests(qp, connection.inbound, frame);
+  Payload payload;
+  for (uint32_t i = 0; i < requests.count(); ++i) {
+    const Packet packet = requests.at(i, payload);
+    const uint32_t before = qp.receive.expected_psn;
+    const bool is_new = packet.psn == before;
+    answers.next(requests.answer_opcode(i), is_new && (packet.flags & kLastOfMessage) != 0);
+    server.serve(packet, payload);
+    const bool executed = is_new && qp.receive.expected_psn != before;
+    if (executed) connection.inbound.executed(packet);
+    if (!executed && psn_distance(packet.psn, before) >= 0) break;
+  }
+}
+
+void UdpWire::take_answer(const RoceFrame& frame) {
+  uint64_t value = 0;
+  Packet packet;
+  Payload payload;
+  if (answer_packet(frame, value, packet, payload))
+    softnic::take_answer(port_, packet, payload, now_);
+}
+
+// ---- what does not arrive
+
+void UdpWire::watch(const Packet& packet) {
+  if ((packet.flags & kDatagram) != 0) return;
+  const QueuePair* const qp = find_qp(port_, packet.source);
+  if (qp == nullptr) return;
+  const auto [flow, fresh] = flows_.try_emplace(packet.source);
+  if (fresh) flow->second = {qp->send.acked_psn, now_, kFirstPatience};
+}
+
+/// Of queue pairs that wait for an answer too long the engine sends what is not acknowledged.
+void UdpWire::hurry() {
+  next_look_ = now_ + kLookEvery;
+  for (auto flow = flows_.begin(); flow != flows_.end();) {
+    flow = still_waits(flow->first, flow->second) ? std::next(flow) : flows_.erase(flow);
+  }
+}
+
+bool UdpWire::still_waits(uint32_t qpn, Flow& flow) const {
+  QueuePair* const qp = find_qp(port_, qpn);
+  if (qp == nullptr || qp->state != QpState::kReadyToSend || qp->send.drained()) return false;
+  Sender& send = qp->send;
+  if (send.acked_psn != flow.acked || send.paused_until > now_) {
+    flow = {send.acked_psn, now_, kFirstPatience};
+  } else if (now_ - flow.since >= flow.patience) {
+    flow.since = now_;
+    flow.patience = std::min(2 * flow.patience, kLongestPatience);
+    if (send.resend_at > now_) send.resend_at = now_;
+  }
+  return true;
+}
+
+}  // namespace peal::softnic::roce

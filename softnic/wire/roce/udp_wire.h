@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The wire to NICs of other hosts: RoCE v2 in UDP.
+//
+//   requests --> window of the queue pair --> datagrams --> network
+//   network  --> ICRC, headers, whose?    --> engine; acknowledgements at the end of a round
+//
+// It keeps next to nothing: what is lost the engine sends again (recovery.h). All calls come from
+// the engine, under its lock. What is not a packet, or for nobody, or from nobody known, is dropped
+// and counted; nothing of it is believed.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "softnic/engine/engine.h"
+#include "softnic/engine/serve.h"
+#include "softnic/wire/roce/datagrams.h"
+#include "softnic/wire/roce/remote_nics.h"
+#include "softnic/wire/roce/translate.h"
+
+namespace peal::softnic::roce {
+
+/// Datagrams so far.
+struct Counts {
+  uint64_t sent = 0;
+  uint64_t taken = 0;
+  uint64_t wrong_icrc = 0;  // or too short for one, or too long
+  uint64_t malformed = 0;   // headers that cannot be
+  uint64_t strange = 0;     // for no queue pair, or not from its peer
+  uint64_t no_room = 0;     // answers that there was no room for
+};
+
+/// A wire (see engine/wire.h).
+class UdpWire {
+ public:
+  /// All of them must outlive it.
+  UdpWire(Port& port, Datagrams& network, RemoteNics& remotes)
+      : port_(port), network_(network), remotes_(remotes) {}
+  UdpWire(const UdpWire&) = delete;
+  UdpWire& operator=(const UdpWire&) = delete;
+
+  SendStatus open(uint16_t lid, uint64_t& generation);
+  SendStatus send(uint16_t lid, const Packet& packet, const Payload& payload);
+  /// Payload of one packet at most: of a datagram with the header that the engine gives it.
+  static uint32_t segment_bytes() { return kMostPayload + sizeof(GlobalHeader); }
+  /// Nobody tells what the peer has taken: a packet without an answer is lost.
+  static uint64_t position() { return 0; }
+  static uint64_t consumed() { return 0; }
+
+  /// Takes what has arrived. True when anything has.
+  bool poll(uint64_t now);
+  void flush() { network_.flush(); }
+
+  const Counts& counts() const { return counts_; }
+  /// errno of the last datagram that could not leave, once; 0: none.
+  int take_trouble() { return network_.take_trouble(); }
+
+ private:
+  /// What one queue pair waits for.
+  struct Flow {
+    uint32_t acked = 0;
+    uint64_t since = 0;     // nothing came
+    uint64_t patience = 0;  // ns
+  };
+  /// A connection that comes to here, and the acknowledgement that is held back for it.
+  struct Connection {
+    Inbound inbound;
+    Packet held = {};
+    bool holds = false;
+    Ipv4 peer = {};
+  };
+  class Answers;
+
+  bool window_is_full(const Packet& packet) const;
+  void watch(const Packet& packet);
+  void hurry();
+  bool still_waits(uint32_t qpn, Flow& flow) const;
+  void take(const Arrived& datagram);
+  void take_datagram(const Arrived& datagram, const RoceFrame& frame);
+  void take_request(const Arrived& datagram, const RoceFrame& frame, const QueuePair& qp);
+  void take_answer(const RoceFrame& frame);
+  void acknowledge(uint32_t qpn);
+  bool emit(const Ipv4& to, const RoceFrame& frame, const Payload& payload, uint32_t ahead);
+  void answer(const Ipv4& to, const Packet& packet, const Payload& payload, Opcode data,
+              uint32_t messages);
+
+  Port& port_;
+  Datagrams& network_;
+  RemoteNics& remotes_;
+  Counts counts_;
+  uint64_t now_ = 0;
+  uint64_t next_look_ = 0;
+  std::unordered_map<uint32_t, Flow> flows_;              // by queue pair
+  std::unordered_map<uint32_t, Connection> connections_;  // likewise
+  std::vector<uint32_t> holding_;                         // queue pairs that hold one back
+};
+
+}  // namespace peal::softnic::roce

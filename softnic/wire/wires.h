@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The wires of one NIC: shared memory to the NICs of its fabric, UDP to those of other hosts, if it
+// has an address there. Which of the two leads to a peer its LID says (roce/remote_nics.h).
+#pragma once
+
+#include <cerrno>
+#include <cstdint>
+
+#include "softnic/wire/roce/udp_wire.h"
+#include "softnic/wire/wire.h"
+
+namespace peal::softnic {
+
+/// A wire (see engine/wire.h). A view: both must outlive it.
+class Wires {
+ public:
+  Wires(ShmWire& near, roce::UdpWire* far = nullptr, const Fabric* fabric = nullptr)  // NOLINT
+      : near_(near), far_(far), fabric_(fabric) {}
+
+  PacketPath find(const AddressVector& vector, uint8_t port) const {
+    return near_.find(vector, port);
+  }
+  Port* direct(uint16_t lid) { return near_.direct(lid); }
+  /// Packets there have the size of the path MTU: others expect it.
+  bool cuts_by_mtu(uint16_t lid) const { return is_far(lid); }
+
+  SendStatus open(uint16_t lid, uint64_t& generation) {
+    return is_far(lid) ? far_->open(lid, generation) : near_.open(lid, generation);
+  }
+  uint32_t segment_bytes(uint16_t lid) const {
+    return is_far(lid) ? roce::UdpWire::segment_bytes() : near_.segment_bytes(lid);
+  }
+  SendStatus send(uint16_t lid, const Packet& packet, const Payload& payload) {
+    return is_far(lid) ? far_->send(lid, packet, payload) : near_.send(lid, packet, payload);
+  }
+  uint64_t position(uint16_t lid) const {
+    return is_far(lid) ? roce::UdpWire::position() : near_.position(lid);
+  }
+  uint64_t consumed(uint16_t lid) {
+    return is_far(lid) ? roce::UdpWire::consumed() : near_.consumed(lid);
+  }
+  bool lost(uint16_t lid, uint64_t generation) const {
+    return !is_far(lid) && near_.lost(lid, generation);
+  }
+
+  bool poll(uint64_t now) {
+    bool worked = near_.poll(now);
+    if (far_ != nullptr) worked |= far_->poll(now);
+    return worked;
+  }
+  void flush() {
+    near_.flush();
+    if (far_ == nullptr) return;
+    far_->flush();
+    if (const int error = far_->take_trouble()) report(error);
+  }
+
+ private:
+  bool is_far(uint16_t lid) const { return far_ != nullptr && roce::is_remote(lid); }
+
+  void report(int error) const {
+    if (fabric_ == nullptr) return;
+    const char* const why =
+        "the path MTU is larger than the network's: mtu= in "
+        "PEAL_SOFTNIC_PRESENT (docs/roce.md)";
+    fabric_->report("a datagram to another host", error, error == EMSGSIZE ? why : "");
+  }
+
+  ShmWire& near_;
+  roce::UdpWire* far_;
+  const Fabric* fabric_;  // tells what goes wrong
+};
+
+}  // namespace peal::softnic

@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// RoCE between two engines: every operation, refusals, and networks that lose, double and overtake.
+// A requester of another make is played by frames written by hand.
+#include "softnic/wire/roce/udp_wire.h"
+#include "tests/unit/softnic/bad_network.h"
+
+namespace peal::softnic::testing {
+namespace {
+
+using roce::RoceFrame;
+using RoceOpcode = roce::Opcode;
+
+void fill(std::byte* at, size_t bytes, uint32_t seed) {
+  std::mt19937 random(seed);
+  for (size_t i = 0; i < bytes; ++i) at[i] = static_cast<std::byte>(random());
+}
+
+uint32_t below(std::mt19937& random, uint32_t most) {
+  return std::uniform_int_distribution<uint32_t>(0, most - 1)(random);
+}
+
+Wqe send_from(uint32_t bytes, uint64_t local, Opcode opcode = Opcode::kSend) {
+  Wqe wqe{.opcode = opcode, .immediate = 0x01020304};
+  return wqe.data(bytes, Side::kKey, local);
+}
+
+Wqe masked_swap8(uint64_t address, uint64_t swap, uint64_t compare, uint64_t local) {
+  Wqe wqe{.opcode = Opcode::kAtomicMaskedCompareSwap, .opmod = mlx5::kOpmodAtomic8};
+  return wqe.remote(address, Side::kKey)
+      .add(mlx5::MaskedCompareSwap8Segment{Be64(swap), Be64(compare)})
+      .add(mlx5::MaskedCompareSwap8Segment{Be64(~0ull), Be64(uint64_t{0xff})})
+      .data(8, Side::kKey, local);
+}
+
+Wqe masked_add4(uint64_t address, uint32_t add, uint64_t local) {
+  Wqe wqe{.opcode = Opcode::kAtomicMaskedFetchAdd, .opmod = mlx5::kOpmodAtomic4};
+  return wqe.remote(address, Side::kKey)
+      .add(mlx5::MaskedFetchAdd4Segment{Be32(add), Be32(0u), Be64(uint64_t{0})})
+      .data(4, Side::kKey, local);
+}
+
+std::vector<int> opcodes_of(const End& end) {
+  std::vector<int> opcodes;
+  for (const auto& datagram : end.sent) opcodes.push_back(static_cast<int>(datagram[0]));
+  return opcodes;
+}
+
+TEST(UdpWire, AWriteArrives) {
+  Far pair;
+  fill(pair.a.memory.data(), 100, 1);
+  pair.a.post(write_from(4096, Side::kKey, 100, Side::kKey, 0));
+  ASSERT_TRUE(pair.run_until(1));
+  EXPECT_EQ(pair.a.cqe(0).kind, CqeOpcode::kRequester);
+  EXPECT_EQ(std::memcmp(pair.b.memory.data() + 4096, pair.a.memory.data(), 100), 0);
+  EXPECT_EQ(opcodes_of(pair.here), std::vector<int>{0x0a});
+  EXPECT_EQ(opcodes_of(pair.there), std::vector<int>{0x11});
+}
+
+TEST(UdpWire, ALongWriteIsCutByThePathMtu) {
+  Far pair;  // 256
+  fill(pair.a.memory.data(), 1000, 1);
+  pair.a.post(write_from(4096, Side::kKey, 1000, Side::kKey, 0));
+  ASSERT_TRUE(pair.run_until(1));
+  EXPECT_EQ(std::memcmp(pair.b.memory.data() + 4096, pair.a.memory.data(), 1000), 0);
+  EXPECT_EQ(opcodes_of(pair.here), (std::vector<int>{0x06, 0x07, 0x07, 0x08}));
+  EXPECT_EQ(pair.here.sent[0].size(), 12u + 16 + 256 + 4);
+  EXPECT_EQ(pair.here.sent[3].size(), 12u + 232 + 4);
+}
+
+TEST(UdpWire, AReadFetches) {
+  Far pair;
+  fill(pair.b.memory.data(), 5000, 2);
+  pair.a.post(read_into(3, Side::kKey, 4001, Side::kKey, 0));
+  ASSERT_TRUE(pair.run_until(1));
+  EXPECT_EQ(pair.a.cqe(0).kind, CqeOpcode::kRequester);
+  EXPECT_EQ(std::memcmp(pair.a.memory.data(), pair.b.memory.data() + 3, 4001), 0);
+}
+
+TEST(UdpWire, SendsFillReceiveEntries) {
+  Far pair;
+  fill(pair.a.memory.data(), 2000, 3);
+  pair.remote.receive_into(8192, 1024, 2);
+  pair.a.post(send_from(1000, 0));
+  pair.a.post(send_from(7, 1000, Opcode::kSendImm));
+  ASSERT_TRUE(pair.run_until(2));
+  ASSERT_EQ(pair.b.completions(), 2u);
+  EXPECT_EQ(pair.b.cqe(0).kind, CqeOpcode::kResponderSend);
+  EXPECT_EQ(pair.b.cqe(0).bytes, 1000u);
+  EXPECT_EQ(pair.b.cqe(1).kind, CqeOpcode::kResponderSendImm);
+  EXPECT_EQ(pair.b.cqe(1).immediate, 0x01020304u);
+  EXPECT_EQ(std::memcmp(pair.b.memory.data() + 8192, pair.a.memory.data(), 1000), 0);
+  EXPECT_EQ(std::memcmp(pair.b.memory.data() + 8192 + 1024, pair.a.memory.data() + 1000, 7), 0);
+}
+
+TEST(UdpWire, AnImmediateCompletesAtTheOtherEnd) {
+  Far pair;
+  pair.remote.receive_into(0, 16, 1);
+  Wqe wqe{.opcode = Opcode::kRdmaWriteImm, .immediate = 0xa1b2c3d4};
+  pair.a.post(wqe.remote(4096, Side::kKey).data(700, Side::kKey, 0));
+  ASSERT_TRUE(pair.run_until(1));
+  ASSERT_EQ(pair.b.completions(), 1u);
+  EXPECT_EQ(pair.b.cqe(0).kind, CqeOpcode::kResponderWriteImm);
+  EXPECT_EQ(pair.b.cqe(0).immediate, 0xa1b2c3d4u);
+  EXPECT_EQ(pair.b.cqe(0).bytes, 700u);
+}
+
+TEST(UdpWire, AtomicsAnswerWhatWasThere) {
+  Far pair;
+  auto* word = pair.b.memory.as<uint64_t>();
+  *word = 40;
+  pair.a.post(fetch_add(0, Side::kKey, 2, Side::kKey, 64));
+  pair.a.post(masked_swap8(0, 7, 0x12002a, 72));  // only its lowest byte is compared
+  pair.a.post(masked_add4(0, 5, 80));
+  ASSERT_TRUE(pair.run_until(3));
+  for (uint64_t i = 0; i < 3; ++i) EXPECT_EQ(pair.a.cqe(i).kind, CqeOpcode::kRequester);
+  EXPECT_EQ(*pair.a.memory.as<uint64_t>(64), 40u);
+  EXPECT_EQ(*pair.a.memory.as<uint64_t>(72), 42u);
+  EXPECT_EQ(*pair.a.memory.as<uint32_t>(80), Be32(7u).raw);
+  EXPECT_EQ(*word, 12u);
+}
+
+TEST(UdpWire, RefusalsComeBackAsTheSyndromeTheyAre) {
+  const auto refused = [](Far& pair, const Wqe& wqe) {
+    pair.a.post(wqe);
+    EXPECT_TRUE(pair.run_until(1));
+    return pair.a.cqe(0).syndrome;
+  };
+  Far wrong_key;
+  EXPECT_EQ(refused(wrong_key, write_from(0, 0x777, 8, Side::kKey, 0)), Syndrome::kRemoteAccess);
+  Far beyond;
+  EXPECT_EQ(refused(beyond, read_into(1 << 16, Side::kKey, 8, Side::kKey, 0)),
+            Syndrome::kRemoteAccess);
+  Far no_right;
+  no_right.b.qp().attributes.access = kRemoteRead;
+  EXPECT_EQ(refused(no_right, write_from(0, Side::kKey, 8, Side::kKey, 0)),
+            Syndrome::kRemoteInvalidRequest);
+  Far crooked;
+  EXPECT_EQ(refused(crooked, fetch_add(4, Side::kKey, 1, Side::kKey, 0)),
+            Syndrome::kRemoteInvalidRequest);
+  Far short_entry;
+  short_entry.remote.receive_into(0, 300, 1);
+  EXPECT_EQ(refused(short_entry, send_from(1000, 0)), Syndrome::kRemoteInvalidRequest);
+  EXPECT_EQ(short_entry.b.cqe(0).syndrome, Syndrome::kLocalLength);
+}
+
+TEST(UdpWire, DcIsRefusedWhereItIsSent) {
+  Far pair;
+  pair.a.qp().service = Service::kDcInitiator;
+  mlx5::CompactAddressVector head = {};
+  head.ext_dqp_dct = Be32(1u << 31 | Side::kQpn);
+  mlx5::AddressVectorGrh route = {};
+  route.rmac_47_16 = Be32(kMacPrefix);
+  route.rmac_15_0_tclass_hop = Be32(uint32_t{Host::kPeer} << 16 | 64);
+  Wqe wqe{.opcode = Opcode::kRdmaWrite};
+  pair.a.post(wqe.add(head).add(route).remote(0, Side::kKey).data(8, Side::kKey, 0));
+  ASSERT_TRUE(pair.run_until(1));
+  EXPECT_EQ(pair.a.cqe(0).syndrome, Syndrome::kLocalQpOperation);
+  EXPECT_TRUE(pair.here.sent.empty());
+}
+
+TEST(UdpWire, AReceiverThatIsNotReadyIsAskedAgain) {
+  Far pair;
+  pair.a.post(send_from(10, 0));
+  pair.settle();
+  EXPECT_EQ(pair.a.completions(), 0u);
+  pair.remote.receive_into(0, 64, 1);
+  ASSERT_TRUE(pair.run_until(1));
+  EXPECT_EQ(pair.a.cqe(0).kind, CqeOpcode::kRequester);
+}
+
+TEST(UdpWire, NobodyThereIsNamedInTheEnd) {
+  Far pair({.loss = 1});
+  pair.a.post(write_from(0, Side::kKey, 8, Side::kKey, 0));
+  ASSERT_TRUE(pair.run_until(1));
+  EXPECT_EQ(pair.a.cqe(0).syndrome, Syndrome::kTransportRetryExceeded);
+}
+
+/// Random operations over a network: all complete, memory is as if nothing had happened, and what
+/// atomics have added is exact.
+void survives(const Badness& badness, uint32_t psn) {
+  SCOPED_TRACE("seed " + std::to_string(badness.seed));
+  constexpr uint32_t kOperations = 120;
+  constexpr uint64_t kCounter = 60'000;
+  Far pair(badness, psn);
+  pair.a.qp().attributes.retry_count = 7;
+  pair.a.port->timing.longest_try = pair.a.port->timing.shortest_try = 400'000'000;
+  std::mt19937 random(badness.seed);
+  fill(pair.a.memory.data(), 20'000, badness.seed);
+  std::vector<std::byte> expected(20'000);
+  uint64_t added = 0;
+  for (uint32_t i = 0; i < kOperations; ++i) {
+    while (!pair.a.room()) pair.step();
+    const uint32_t bytes = 1 + below(random, 3000);
+    const uint32_t to = below(random, 20'000 - bytes);
+    switch (random() % 3) {
+      case 0:
+        pair.a.post(write_from(to, Side::kKey, bytes, Side::kKey, to));
+        std::memcpy(expected.data() + to, pair.a.memory.data() + to, bytes);
+        break;
+      case 1:
+        pair.a.post(read_into(to, Side::kKey, bytes, Side::kKey, 24'000));
+        break;
+      default:
+        pair.a.post(fetch_add(kCounter, Side::kKey, i, Side::kKey, kCounter));
+        added += i;
+    }
+  }
+  ASSERT_TRUE(pair.run_until(kOperations)) << pair.a.completions();
+  for (uint64_t i = 0; i < kOperations; ++i) {
+    EXPECT_EQ(pair.a.cqe(i).kind, CqeOpcode::kRequester) << i;
+  }
+  EXPECT_EQ(std::memcmp(pair.b.memory.data(), expected.data(), expected.size()), 0);
+  EXPECT_EQ(*pair.b.memory.as<uint64_t>(kCounter), added);
+  EXPECT_EQ(pair.remote.udp.counts().wrong_icrc, 0u);
+  EXPECT_EQ(pair.remote.udp.counts().malformed, 0u);
+}
+
+TEST(UdpWire, SurvivesLoss) {
+  for (uint32_t seed = 1; seed <= 10; ++seed) survives({.loss = 0.05, .seed = seed}, 0);
+}
+TEST(UdpWire, SurvivesAllOfItAtOnce) {
+  for (uint32_t seed = 1; seed <= 10; ++seed) {
+    survives({.loss = 0.03, .doubled = 0.1, .overtaken = 0.1, .seed = seed}, 0xffffe0);
+  }
+}
+
+// ---- a requester of another make
+
+/// Seals a frame with that much payload, each byte `fill`, as the local end would send it.
+Mailbox::Letter letter_of(RoceFrame frame, uint32_t bytes = 0, int filler = 0x5a) {
+  frame.bytes = bytes;
+  frame.qpn = Side::kQpn;
+  frame.pkey = kDefaultPkey;
+  std::vector<std::byte> datagram(roce::kMostDatagram);
+  const uint32_t headers = roce::encode(frame, datagram.data());
+  std::memset(datagram.data() + headers, filler, bytes);
+  const size_t covered = headers + bytes + roce::padding(bytes);
+  roce::seal({Far::kHere, Far::kThere, roce::kUdpPort, roce::kUdpPort}, datagram.data(), covered);
+  datagram.resize(covered + roce::kIcrcBytes);
+  datagram.shrink_to_fit();
+  return {Far::kHere, datagram};
+}
+
+void deliver(Far& pair, const Mailbox::Letter& letter) {
+  pair.to_there.letters.push_back(letter);
+  pair.remote.udp.poll(pair.now);
+}
+
+RoceFrame last_answer(const Far& pair) {
+  const auto& datagram = pair.there.sent.back();
+  return roce::decode(datagram.data(), datagram.size()).value();
+}
+
+RoceFrame frame_of(RoceOpcode opcode, uint32_t psn, uint64_t address = 0, uint32_t length = 0) {
+  RoceFrame frame;
+  frame.opcode = opcode;
+  frame.psn = psn;
+  frame.address = address;
+  frame.rkey = Side::kKey;
+  frame.length = length;
+  return frame;
+}
+
+TEST(UdpWire, OneReadRequestHasAnAnswerOfManyPackets) {
+  Far pair;
+  fill(pair.b.memory.data(), 1000, 4);
+  deliver(pair, letter_of(frame_of(RoceOpcode::kReadRequest, 0, 0, 700)));
+  EXPECT_EQ(opcodes_of(pair.there), (std::vector<int>{0x0d, 0x0e, 0x0f}));
+  std::vector<std::byte> data;
+  for (uint32_t i = 0; i < 3; ++i) {
+    const auto& datagram = pair.there.sent[i];
+    const RoceFrame frame = roce::decode(datagram.data(), datagram.size()).value();
+    EXPECT_EQ(frame.psn, i);
+    data.insert(data.end(), frame.data, frame.data + frame.bytes);
+  }
+  EXPECT_EQ(last_answer(pair).msn, 1u);
+  ASSERT_EQ(data.size(), 700u);
+  EXPECT_EQ(std::memcmp(data.data(), pair.b.memory.data(), 700), 0);
+  EXPECT_EQ(pair.b.qp().receive.expected_psn, 3u);
+  // Again, from its second packet on.
+  deliver(pair, letter_of(frame_of(RoceOpcode::kReadRequest, 1, 256, 444)));
+  EXPECT_EQ(opcodes_of(pair.there), (std::vector<int>{0x0d, 0x0e, 0x0f, 0x0d, 0x0f}));
+  EXPECT_EQ(pair.b.qp().receive.expected_psn, 3u);
+}
+
+TEST(UdpWire, MessagesDoneAreCounted) {
+  Far pair;
+  for (uint32_t i = 0; i < 3; ++i) {
+    deliver(pair, letter_of(frame_of(RoceOpcode::kWriteOnly, i, 0, 8), 8));
+    EXPECT_EQ(last_answer(pair).msn, i + 1);
+  }
+  deliver(pair, letter_of(frame_of(RoceOpcode::kWriteOnly, 1, 0, 8), 8));  // a repeat
+  EXPECT_EQ(last_answer(pair).msn, 3u);
+  EXPECT_EQ(last_answer(pair).psn, 2u);
+}
+
+TEST(UdpWire, AGapIsAskedForOnce) {
+  Far pair;
+  deliver(pair, letter_of(frame_of(RoceOpcode::kWriteOnly, 2, 0, 8), 8));
+  EXPECT_EQ(last_answer(pair).syndrome, 0x60);
+  EXPECT_EQ(last_answer(pair).psn, 0u);
+  deliver(pair, letter_of(frame_of(RoceOpcode::kWriteOnly, 3, 0, 8), 8));
+  EXPECT_EQ(pair.there.sent.size(), 1u);
+}
+
+TEST(UdpWire, PacketsThatMakeNoMessageAreRefused) {
+  const auto answer_to = [](const std::vector<Mailbox::Letter>& letters) {
+    Far pair;
+    for (const auto& letter : letters) deliver(pair, letter);
+    EXPECT_EQ(pair.b.qp().state, QpState::kError);
+    return last_answer(pair).syndrome;
+  };
+  constexpr uint8_t kInvalid = 0x61;
+  EXPECT_EQ(answer_to({letter_of(frame_of(RoceOpcode::kWriteMiddle, 0), 256)}), kInvalid);
+  EXPECT_EQ(answer_to({letter_of(frame_of(RoceOpcode::kSendLast, 0), 256)}), kInvalid);
+  const auto first = letter_of(frame_of(RoceOpcode::kWriteFirst, 0, 0, 600), 256);
+  EXPECT_EQ(answer_to({first, letter_of(frame_of(RoceOpcode::kSendLast, 1), 9)}), kInvalid);
+  EXPECT_EQ(answer_to({first, letter_of(frame_of(RoceOpcode::kWriteOnly, 1, 0, 8), 8)}), kInvalid);
+  EXPECT_EQ(answer_to({first, letter_of(frame_of(RoceOpcode::kWriteLast, 1), 9)}), kInvalid);
+  EXPECT_EQ(answer_to({letter_of(frame_of(RoceOpcode::kWriteFirst, 0, 0, 600), 255)}), kInvalid);
+  EXPECT_EQ(answer_to({letter_of(frame_of(RoceOpcode::kWriteOnly, 0, 0, 300), 300)}), kInvalid);
+  EXPECT_EQ(answer_to({letter_of(frame_of(RoceOpcode::kWriteOnly, 0, 0, 9), 8)}), kInvalid);
+}
+
+TEST(UdpWire, AConnectionAnewKnowsNothingOfTheOneBefore) {
+  Far pair;
+  deliver(pair, letter_of(frame_of(RoceOpcode::kWriteOnly, 0, 0, 8), 8));
+  deliver(pair, letter_of(frame_of(RoceOpcode::kWriteFirst, 1, 0, 600), 256));
+  pair.b.qp().receive = {};  // reset in the middle of a message; to the same peer, from 0 on
+  deliver(pair, letter_of(frame_of(RoceOpcode::kWriteOnly, 0, 0, 8), 8));
+  EXPECT_EQ(last_answer(pair).syndrome, 0x1f);
+  EXPECT_EQ(last_answer(pair).msn, 1u);
+}
+
+TEST(UdpWire, StrangersAreNotHeard) {
+  Far pair;
+  const auto letter = letter_of(frame_of(RoceOpcode::kWriteOnly, 0, 0, 8), 8);
+  auto forged = letter;
+  forged.from = {192, 0, 2, 3};
+  deliver(pair, forged);  // its ICRC names another sender
+  EXPECT_EQ(pair.remote.udp.counts().wrong_icrc, 1u);
+  roce::seal({forged.from, Far::kThere, roce::kUdpPort, roce::kUdpPort}, forged.bytes.data(),
+             forged.bytes.size() - 4);
+  deliver(pair, forged);
+  EXPECT_EQ(pair.remote.udp.counts().strange, 1u);
+  EXPECT_TRUE(pair.there.sent.empty());
+  EXPECT_EQ(*pair.b.memory.as<uint64_t>(), 0u);
+  deliver(pair, letter);
+  EXPECT_EQ(*pair.b.memory.as<uint64_t>(), 0x5a5a5a5a5a5a5a5au);
+}
+
+/// One of each kind, with the sequence number 0.
+std::vector<Mailbox::Letter> valid_letters() {
+  std::vector<Mailbox::Letter> letters;
+  for (int opcode = 0; opcode < 256; ++opcode) {
+    const auto layout = roce::layout_of(static_cast<RoceOpcode>(opcode));
+    if (!layout) continue;
+    const uint32_t bytes = layout->payload ? 256 : 0;
+    letters.push_back(letter_of(frame_of(static_cast<RoceOpcode>(opcode), 0, 64, 256), bytes));
+  }
+  return letters;
+}
+
+TEST(UdpWire, WhatIsCutShortIsDropped) {
+  for (const Mailbox::Letter& letter : valid_letters()) {
+    Far pair;
+    for (size_t keep = 0; keep < letter.bytes.size(); ++keep) {
+      deliver(pair, {letter.from,
+                     {letter.bytes.begin(), letter.bytes.begin() + static_cast<long>(keep)}});
+    }
+    EXPECT_EQ(pair.remote.udp.counts().wrong_icrc, letter.bytes.size());
+    EXPECT_EQ(pair.remote.udp.counts().taken, 0u);
+    EXPECT_TRUE(pair.there.sent.empty());
+  }
+}
+
+TEST(UdpWire, WhatIsChangedOnTheWayIsDropped) {
+  const auto letters = valid_letters();
+  std::mt19937 random(11);
+  Far pair;
+  for (int run = 0; run < 10'000; ++run) {
+    auto letter = letters[random() % letters.size()];
+    const auto before = letter.bytes;
+    for (uint32_t changes = 1 + below(random, 3); changes > 0; --changes) {
+      letter.bytes[random() % letter.bytes.size()] ^= static_cast<std::byte>(1 + random() % 255);
+    }
+    letter.bytes[4] = before[4];  // congestion bits may change
+    if (letter.bytes == before) continue;
+    deliver(pair, letter);
+  }
+  EXPECT_EQ(pair.remote.udp.counts().taken, 0u);
+  EXPECT_EQ(pair.b.qp().state, QpState::kReadyToSend);
+}
+
+TEST(UdpWire, AnythingWithARightIcrcIsSurvived) {
+  const auto letters = valid_letters();
+  std::mt19937 random(13);
+  for (int round = 0; round < 200; ++round) {
+    Far pair;
+    pair.remote.receive_into(0, 512, 8);
+    pair.b.post(read_into(0, Side::kKey, 256, Side::kKey, 0));
+    for (int run = 0; run < 50; ++run) {
+      auto letter = letters[random() % letters.size()];
+      for (uint32_t changes = below(random, 3); changes > 0; --changes) {
+        letter.bytes[random() % 40 % letter.bytes.size()] = static_cast<std::byte>(random());
+      }
+      letter.bytes[11] = static_cast<std::byte>(random() % 4);  // near the number that is expected
+      roce::seal({Far::kHere, Far::kThere, roce::kUdpPort, roce::kUdpPort}, letter.bytes.data(),
+                 letter.bytes.size() - 4);
+      deliver(pair, letter);
+      pair.step();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace peal::softnic::testing
