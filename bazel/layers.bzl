@@ -144,10 +144,10 @@ LAYERS = {
     "run": ["base", "host/base", "bootstrap"],
     "doctor": ["base", "host/base", "host/memory", "host/nic"],
     # device/base/launch.h is for programs; kernels need not include it.
-    # simulation.h: whether a program is simulated. base/immortal.h: the one Runtime of C programs. main_frame.h: how a
-    # main() that throws ends.
+    # simulation.h: whether a program is simulated. base/immortal.h: the one Runtime of C programs. base/of_thread.h:
+    # their last error. main_frame.h: how a main() that throws ends.
     "peal": [
-        "base/immortal.h", "bootstrap", "host", "host/base", "host/runtime/main_frame.h", "device", "device/base/launch.h", "device/base/stream.h",
+        "base/immortal.h", "base/of_thread.h", "bootstrap", "host", "host/base", "host/runtime/main_frame.h", "device", "device/base/launch.h", "device/base/stream.h",
         "device/base/target.h", "device/shared/call_names.h", "kernels", "simt/simulation/simulation.h",
     ],
     # The calls of NVSHMEM's guide upon peal.h. On a CPU they ask simt whether a kernel calls.

@@ -10,22 +10,13 @@
 #include <string_view>
 #include <system_error>
 
+#include "base/of_thread.h"
+
 namespace peal::softnic::abi {
 namespace {
 
-// As errno is: the C interface has no other place for it. A string, for the block that threads are
-// born with is small: all thread-locals of this library lie there (lost_memory.cc), and a program
-// that loads it late, such as Python, has some 1,600 bytes left for all libraries.
-std::string& why() {
-  static auto* const at_the_end =
-      new std::string;  // statics call behind the destructors of threads
-  constinit static thread_local bool gone = false;
-  static thread_local const struct Text {
-    ~Text() { gone = true; }
-    mutable std::string value;
-  } text;
-  return gone ? *at_the_end : text.value;
-}
+struct Refused;
+std::string& why() { return of_thread<std::string, Refused>(); }
 
 /// errno has no room for which file or variable, nor for what it should be.
 int explained(int error, std::string_view text, const char* remedy = "") noexcept {
