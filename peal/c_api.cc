@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cstring>
+#include <new>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -14,6 +16,7 @@
 #include <utility>
 
 #include "base/immortal.h"
+#include "base/of_thread.h"
 #include "host/base/cuda_driver.h"
 #include "host/base/error.h"
 #include "peal/c_guard.h"
@@ -56,18 +59,41 @@ Target target_of(const Config& config) {
   return any && gpus > 0 ? Target::kGpu : Target::kCpu;
 }
 
+// By name: the order of C++'s is its own.
+peal_error_code_t code_of(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kInvalidArgument:
+      return PEAL_ERROR_INVALID_ARGUMENT;
+    case ErrorCode::kOutOfMemory:
+      return PEAL_ERROR_OUT_OF_MEMORY;
+    case ErrorCode::kUnsupported:
+      return PEAL_ERROR_UNSUPPORTED;
+    case ErrorCode::kConfiguration:
+      return PEAL_ERROR_CONFIGURATION;
+    case ErrorCode::kSystem:
+      return PEAL_ERROR_SYSTEM;
+    case ErrorCode::kTimeout:
+      return PEAL_ERROR_TIMEOUT;
+    case ErrorCode::kPeerLost:
+      return PEAL_ERROR_PEER_LOST;
+    case ErrorCode::kInternal:
+      break;
+  }
+  return PEAL_ERROR_INTERNAL;
+}
+
 }  // namespace
 
-// The end of a thread destroys its text, exit() that of the main thread: destructors of a program's
-// statics call after that.
-std::string& last_error() {
-  static Immortal<std::string> at_the_end;
-  constinit static thread_local bool gone = false;
-  static thread_local const struct Text {
-    ~Text() { gone = true; }
-    mutable std::string value;
-  } text;
-  return gone ? *at_the_end : text.value;
+LastError& last_error() { return of_thread<LastError, LastError>(); }
+
+// What else throws is the library's own (simt's, of a grid that cannot run) or the system's.
+LastError told(const std::exception& error) {
+  const auto* const ours = dynamic_cast<const Error*>(&error);
+  const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+  return {.text = sentence(error.what()),
+          .code = ours != nullptr ? code_of(ours->code())
+                  : memory        ? PEAL_ERROR_OUT_OF_MEMORY
+                                  : PEAL_ERROR_SYSTEM};
 }
 
 void require_place(const char* call, const char* argument, const void* place) {
@@ -208,6 +234,21 @@ int peal_barrier() {
   return done("peal_barrier", [](peal::Runtime& pe) { pe.barrier(); });
 }
 
+int peal_context(void* context, size_t bytes, unsigned version) {
+  return guarded(-1, [&] {
+    peal::c::require_place("peal_context", "context", context);
+    const peal::Context value = initialised("peal_context").context();
+    if (version != peal::kContextVersion || bytes != sizeof value) {
+      peal::fail(peal::ErrorCode::kUnsupported,
+                 "peal_context: the kernel was compiled for contexts of version {}, {} bytes; the "
+                 "library makes version {}, {} bytes: compile it with this library's headers",
+                 version, bytes, peal::kContextVersion, sizeof value);
+    }
+    std::memcpy(context, &value, sizeof value);
+    return 0;
+  });
+}
+
 int peal_check() {
   return done("peal_check", [](peal::Runtime& pe) { pe.check(); });
 }
@@ -220,4 +261,6 @@ const char* peal_dump() {
   });
 }
 
-const char* peal_error() { return peal::c::last_error().c_str(); }
+const char* peal_error() { return peal::c::last_error().text.c_str(); }
+
+peal_error_code_t peal_error_code() { return peal::c::last_error().code; }

@@ -74,6 +74,12 @@ int peal_free(void* pointer);
  * NULL, and no error, where only the NIC reaches it, and for what is not symmetric. */
 void* peal_ptr(const void* symmetric, int pe);
 
+/** Fills in the default context as kernels take it, a peal::Context: for programs that launch
+ * kernels by a list of pointers to arguments. `bytes` and `version`: sizeof(peal::Context) and
+ * peal::kContextVersion of the headers that the kernel was compiled with; -1 where the library is
+ * of others. Valid until peal_finalize(). */
+int peal_context(void* context, size_t bytes, unsigned version);
+
 /** Collective: returns once every PE has called it. Says nothing of transfers; kernels have quiet
  * and barrier_all. */
 int peal_barrier(void);
@@ -84,6 +90,23 @@ int peal_check(void);
 /** For a person who asks why nothing moves, while other threads wait: Runtime::dump(). Valid until
  * the thread's next call of this function; NULL before peal_init. */
 const char* peal_dump(void);
+
+/** The kind of an error, as peal::ErrorCode has it. Numbers stay; later versions may have more. */
+typedef enum {
+  PEAL_ERROR_NONE = 0,             /**< no call of this thread has failed yet */
+  PEAL_ERROR_INVALID_ARGUMENT = 1, /**< a value that cannot be right, or a call at the wrong time,
+                                as before peal_init; nothing was done */
+  PEAL_ERROR_OUT_OF_MEMORY = 2,    /**< heap, host or device memory is used up */
+  PEAL_ERROR_UNSUPPORTED = 3,      /**< this machine, NIC or library cannot do it */
+  PEAL_ERROR_CONFIGURATION = 4,    /**< a PEAL_* variable is unknown or malformed */
+  PEAL_ERROR_SYSTEM = 5,           /**< a system or verbs call failed, or a kernel did */
+  PEAL_ERROR_TIMEOUT = 6,          /**< a deadline passed */
+  PEAL_ERROR_PEER_LOST = 7,        /**< another PE died or left */
+  PEAL_ERROR_INTERNAL = 8          /**< a defect of peal */
+} peal_error_code_t;
+
+/** The kind of what peal_error() tells, for programs: texts are for people, and change. */
+peal_error_code_t peal_error_code(void);
 
 /** Why the last call of this thread that failed did so; "" before the first. As errno it stays when
  * later calls succeed: look at what a call answers, and here for the reason. Valid until the

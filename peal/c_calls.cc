@@ -285,6 +285,20 @@ int peal_team_world_pe(peal_team_t team, int member) {
     return initialised("peal_team_world_pe").team_pes(members)[static_cast<size_t>(member)];
   });
 }
+int peal_team_value(peal_team_t team, void* value, size_t bytes) {
+  return guarded(-1, [&] {
+    require_place("peal_team_value", "value", value);
+    const peal::Team& given = required("peal_team_value", team);
+    if (bytes != sizeof given) {
+      fail(ErrorCode::kUnsupported,
+           "peal_team_value: the kernel was compiled for teams of {} bytes, the library has {}: "
+           "compile it with this library's headers",
+           bytes, sizeof given);
+    }
+    memcpy(value, &given, sizeof given);
+    return 0;
+  });
+}
 
 int peal_register_local(void* address, size_t bytes) {
   return done("peal_register_local", [&](Runtime& pe) { pe.register_local(address, bytes); });

@@ -98,6 +98,9 @@ int peal_team_free(peal_team_t team);
 int peal_team_my_pe(peal_team_t team);
 int peal_team_n_pes(peal_team_t team);
 int peal_team_world_pe(peal_team_t team, int member);
+/** Fills in the team as kernels take it, a peal::Team, as peal_context() does a context. `bytes`:
+ * sizeof(peal::Team) of the headers that the kernel was compiled with. */
+int peal_team_value(peal_team_t team, void* value, size_t bytes);
 
 /** Memory of this PE for transfers at home; collective: a window of all PEs, of one size. What
  * began at the address is ended by the calls behind them. As Runtime has them. */

@@ -8,12 +8,20 @@
 #include <string>
 #include <utility>
 
+#include "peal/c_api.h"
 #include "peal/peal.h"
 
 namespace peal::c {
 
 /// The last error of the calling thread.
-std::string& last_error();
+struct LastError {
+  std::string text;
+  peal_error_code_t code = PEAL_ERROR_NONE;
+};
+LastError& last_error();
+
+/// What it becomes by `error`.
+LastError told(const std::exception& error);
 
 /// Throws kInvalidArgument, naming `call`, where what it is to fill in is NULL.
 void require_place(const char* call, const char* argument, const void* place);
@@ -35,7 +43,7 @@ auto guarded(decltype(std::declval<Body>()()) on_error, const Body& body) -> dec
   try {
     return body();
   } catch (const std::exception& error) {
-    last_error() = sentence(error.what());
+    last_error() = told(error);
     return on_error;
   }
 }

@@ -15,11 +15,13 @@ namespace {
 // Before the environment, because the rest needs it initialised.
 TEST(CApi, NamesTheMissingInit) {
   EXPECT_STREQ(peal_error(), "") << "nothing has failed yet";
+  EXPECT_EQ(peal_error_code(), PEAL_ERROR_NONE);
   EXPECT_EQ(peal_my_pe(), -1);
   EXPECT_EQ(peal_n_pes(), -1);
   EXPECT_EQ(peal_malloc(8), nullptr);
   EXPECT_NE(std::string(peal_error()).find("peal_malloc: call peal_init() first"),
             std::string::npos);
+  EXPECT_EQ(peal_error_code(), PEAL_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(peal_finalize(), -1);
   EXPECT_EQ(peal_dump(), nullptr);
   EXPECT_EQ(peal_runtime(), nullptr);
@@ -49,6 +51,8 @@ TEST(CApi, AllocatesAlignedZeroedAndReusable) {
   EXPECT_EQ(peal_free(first), 0);
   EXPECT_EQ(peal_free(zeros), 0);
   EXPECT_EQ(peal_free(page), 0);
+  EXPECT_EQ(peal_malloc(size_t{1} << 60), nullptr);
+  EXPECT_EQ(peal_error_code(), PEAL_ERROR_OUT_OF_MEMORY) << peal_error();
 }
 
 // Hazard: `fprintf(stderr, "PE %d: %s", peal_my_pe(), peal_error())` said nothing, for the first of
@@ -81,10 +85,28 @@ PEAL_KERNEL send(peal::Context ctx, uint64_t* word) {
 
 TEST(CApi, LeadsToKernels) {
   auto* word = static_cast<uint64_t*>(peal_calloc(1, 8));
-  peal::launch({.blocks = 1, .threads = 1}, send, peal_runtime()->context(), word).wait();
+  peal::Context ctx;
+  peal::Team team;
+  ASSERT_EQ(peal_context(&ctx, sizeof ctx, peal::kContextVersion), 0) << peal_error();
+  ASSERT_EQ(peal_team_value(peal_team_world(), &team, sizeof team), 0) << peal_error();
+  EXPECT_EQ(team.size, 2);
+  peal::launch({.blocks = 1, .threads = 1}, send, ctx, word).wait();
   EXPECT_EQ(peal_check(), 0) << peal_error();
   EXPECT_EQ(*word, uint64_t{7} + static_cast<uint64_t>(1 - peal_my_pe()));
   EXPECT_EQ(peal_free(word), 0);
+}
+
+// Hazard: a kernel of other headers would read the context by another layout.
+TEST(CApi, RefusesKernelsOfOtherHeaders) {
+  peal::Context ctx;
+  peal::Team team;
+  EXPECT_EQ(peal_context(&ctx, sizeof ctx, peal::kContextVersion + 1), -1);
+  EXPECT_EQ(peal_error_code(), PEAL_ERROR_UNSUPPORTED) << peal_error();
+  EXPECT_EQ(peal_context(&ctx, sizeof ctx - 8, peal::kContextVersion), -1);
+  EXPECT_EQ(peal_team_value(peal_team_world(), &team, sizeof team - 8), -1);
+  EXPECT_EQ(peal_error_code(), PEAL_ERROR_UNSUPPORTED) << peal_error();
+  EXPECT_EQ(peal_context(nullptr, sizeof ctx, peal::kContextVersion), -1);
+  EXPECT_EQ(peal_error_code(), PEAL_ERROR_INVALID_ARGUMENT) << peal_error();
 }
 
 TEST(CApi, Finalizes) {
@@ -130,6 +152,7 @@ TEST(CApi, LeavesAtOnceAndTellsTheOthersWhy) {
     const std::string why = peal_error();
     EXPECT_NE(why.find("PE 1"), std::string::npos) << why;
     EXPECT_NE(why.find("out of data"), std::string::npos) << why;
+    EXPECT_EQ(peal_error_code(), PEAL_ERROR_PEER_LOST);
   }
   EXPECT_EQ(peal_leave("out of data"), 0) << peal_error();
   EXPECT_EQ(peal_n_pes(), -1);
