@@ -50,7 +50,7 @@ class Array:
         self._require("at")
         if not 0 <= operator.index(pe) < self._pe.n_pes:
             raise ArgumentError(f"peal.at: there is no PE {pe}; PEs are 0 to {self._pe.n_pes - 1}")
-        address = FUNCTIONS["ptr"](self.address, pe)
+        address = self._pe.caller.directly(_pointer, "at", self.address, pe)
         return None if address is None else self._of(address)
 
     def _of(self, address):
@@ -84,6 +84,10 @@ class Array:
     def __repr__(self):
         ended = "" if _job._pe is self._pe else ", its job has ended"
         return f"peal.Array(shape={self.shape}, dtype={self.dtype}{ended})"
+
+
+def _pointer(_, address, pe):
+    return FUNCTIONS["ptr"](address, pe)
 
 
 def _make(call: str, shape: Shape, dtype: Any, zeroed: bool) -> Array:

@@ -7,7 +7,7 @@ import sys
 import traceback
 
 from peal import _afterlife
-from peal._library import answer, must
+from peal._library import FUNCTIONS, answer, must
 from peal._memory import Heap
 from peal._waits import Caller
 from peal.errors import Error
@@ -16,20 +16,44 @@ _PATIENCE_S = 5  # for waits that were aborted
 
 
 class Pe:
-    """What a process has between init() and finalize()."""
+    """What a process has between init() and finalize(). Made and ended in one call of the Caller each, so that an
+    interrupt finds both whole: begun and going on, or not begun."""
 
     def __init__(self, caller):
         self.caller = caller
-        caller.run(must, "init", "init")
-        self.my_pe = answer("my_pe", "my_pe")
-        self.n_pes = answer("n_pes", "n_pes")
-        self.world = answer("init", "team_world")
-        self.heap = caller.run(Heap, self)
+        must("init", "init")
+        try:
+            self.my_pe = answer("my_pe", "my_pe")
+            self.n_pes = answer("n_pes", "n_pes")
+            self.world = answer("init", "team_world")
+            self.heap = Heap(self)
+        except BaseException as error:
+            must("init", "leave", _reason(error))
+            raise
+        self.streams = []  # that no wait uses now
+
+    def end(self):
+        for stream in self.streams:
+            FUNCTIONS["stream_destroy"](stream)
+        kept = _afterlife.keep(self.heap.exported())
+        try:
+            must("finalize", "finalize")
+        finally:
+            _forget("this PE has ended by peal.finalize(); call peal.init() for another part in a job")
+            _afterlife.put_back(kept)
+
+    def leave(self, reason):
+        kept = _afterlife.keep(self.heap.exported())
+        _forget(f"this PE has left its job: {reason.decode()}")
+        must("job", "leave", reason)
+        _afterlife.put_back(kept)
 
 
 _pe = None
 _caller = None  # made by the first init()
+_begun = None  # the call of an init() that was interrupted
 _why_none = "call peal.init() first, or use `with peal.job():`"
+_ENDING = "this PE is ending: peal.finalize() is under way"
 
 
 def current(call):
@@ -44,42 +68,63 @@ def _forget(why):
     _pe, _why_none = None, why
 
 
+def _reason(error):
+    text = "".join(traceback.format_exception_only(type(error), error)).strip()
+    return text.encode(errors="backslashreplace")
+
+
 def init():
     """Joins the job that the environment describes: peal-run's, mpirun's, srun's, torchrun's; or makes one of this
-    process alone. Collective. May be called again after finalize().
+    process alone. Collective. May be called again after finalize(), and after an init() or finalize() that was
+    interrupted: it ends what that began, and goes on from there.
 
     Symmetric memory lies where kernels run (PEAL_TARGET=cpu or gpu). This version's arrays are on a CPU, so unless the
     variable says otherwise it is set to cpu here.
 
     Raises Error where peal is initialised already, in a forked child, and for what libpeal says of the machine."""
-    global _pe, _caller
-    if _pe is not None:
-        raise Error("peal.init: peal is initialised already; call peal.finalize() before the next init()")
+    global _pe, _caller, _begun, _why_none
     if _why_none == _FORKED:
         raise Error(f"peal.init: {_why_none}")
     os.environ.setdefault("PEAL_TARGET", "cpu")
     if os.environ["PEAL_TARGET"] != "cpu":
         raise Error(f"peal.init: PEAL_TARGET={os.environ['PEAL_TARGET']}: arrays of this version are on a CPU; set it to cpu")
     _caller = _caller or Caller()
-    _pe = Pe(_caller)
+    _caller.wait_for_interrupted("init")
+    if _pe is not None:
+        raise Error("peal.init: peal is initialised already; call peal.finalize() before the next init()")
+    if _begun is None or _begun.result is None:
+        _begun = _caller.prepare(Pe, _caller)
+        try:
+            _caller.wait(_begun)
+        except BaseException:
+            if _begun.give_up() or (_begun.finished and _begun.result is None):
+                _begun = None
+            else:
+                _why_none = "peal.init() was interrupted; call it again: it ends what that began"
+            raise
+    _pe, _begun = _begun.result, None
+    _caller.open()
 
 
 def finalize():
     """Ends this PE's part in the job, once all PEs have called it. Collective. Arrays raise from then on; numpy arrays
-    that were made of them keep the values that they have."""
+    that were made of them keep the values that they have.
+
+    Raises Error, and nothing has ended, while another thread is inside a call."""
     pe = current("finalize")
-    kept = _afterlife.keep(pe.heap.exported())
+    ending = pe.caller.prepare(pe.end)
     try:
-        pe.caller.run(must, "finalize", "finalize")
-    finally:
-        _forget("this PE has ended by peal.finalize(); call peal.init() for another part in a job")
-        _afterlife.put_back(kept)
+        pe.caller.close(_ENDING, "finalize", ending)
+        pe.caller.wait(ending)
+    except BaseException:
+        if ending.give_up():
+            pe.caller.open(ending)
+        raise
 
 
 def abort(reason):
     """Ends the waits of all PEs: their calls raise Error with `reason`. Not collective, waits for nobody."""
-    current("abort")
-    must("abort", "abort", str(reason).encode(errors="backslashreplace"))
+    current("abort").caller.directly(must, "abort", "abort", str(reason).encode(errors="backslashreplace"))
 
 
 class job:  # noqa: N801  (read as a statement: with peal.job():)
@@ -93,25 +138,35 @@ class job:  # noqa: N801  (read as a statement: with peal.job():)
 
     def __exit__(self, kind, error, trace):
         if error is None or (isinstance(error, SystemExit) and not error.code):
-            if _pe is not None:
-                finalize()
+            self._finish()
         elif _pe is not None:
             _leave(error)
         return False
 
+    def _finish(self):
+        try:
+            if _pe is not None:
+                finalize()
+        except Error as error:
+            if _pe is not None:  # another thread is inside a call
+                _leave(error)
+            raise
+
 
 def _leave(error):
     """Ends this PE's part because of an exception, without waiting for others."""
-    reason = "".join(traceback.format_exception_only(type(error), error)).strip()
-    pe = _pe
-    if pe.caller.busy():
-        must("job", "abort", reason.encode(errors="backslashreplace"))
-        if pe.caller.busy(_PATIENCE_S):
+    pe, reason = _pe, _reason(error)
+    if pe.caller.busy() or pe.caller.others():
+        must("job", "abort", reason)
+        if _still_inside(pe.caller):
             _exit_from_a_call(error)
-    kept = _afterlife.keep(pe.heap.exported())
-    _forget(f"this PE has left its job: {reason}")
-    must("job", "leave", reason.encode(errors="backslashreplace"))
-    _afterlife.put_back(kept)
+    pe.caller.close_for_good(f"this PE is leaving its job: {reason.decode()}")
+    pe.leave(reason)
+
+
+def _still_inside(caller):
+    """Whether calls that were interrupted, or of other threads, outlive the end of all waits."""
+    return bool(caller.busy(_PATIENCE_S) or caller.others(_PATIENCE_S))
 
 
 def _exit_from_a_call(error):
@@ -125,13 +180,16 @@ def _exit_from_a_call(error):
 
 @atexit.register
 def _at_exit():
-    """Without finalize() libpeal ends this PE at the process' exit; not while a call that was interrupted is in it."""
-    if _caller is None or not _caller.busy():
+    """Without finalize() libpeal ends this PE at the process' exit; not while a call is in it: one that was interrupted,
+    or a daemon thread's."""
+    if _caller is None or not (_caller.busy() or _caller.others()):
         return
     error = getattr(sys, "last_value", None)
-    if _pe is not None:
-        must("job", "abort", f"this PE ends in a call: {error!r}".encode())
-    if _pe is None or _caller.busy(_PATIENCE_S):
+    if _pe is None or _caller.is_closed():  # in init() or finalize()
+        _exit_from_a_call(error)
+    _caller.close_for_good("this process is ending")
+    must("job", "abort", f"this PE ends in a call: {error!r}".encode())
+    if _still_inside(_caller):
         _exit_from_a_call(error)
 
 

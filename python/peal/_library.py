@@ -35,7 +35,8 @@ class Signal(ctypes.Structure):
 
 _SIGNATURES = {
     "init": [], "finalize": [], "my_pe": [], "n_pes": [], "quiet": [], "fence": [], "barrier": [], "barrier_all": [],
-    "check": [], "leave": [ctypes.c_char_p], "abort": [ctypes.c_char_p], "free": [_pointer],
+    "check": [], "context": [_pointer, _size, ctypes.c_uint], "team_value": [_pointer, _pointer, _size],
+    "stream_destroy": [_pointer], "leave": [ctypes.c_char_p], "abort": [ctypes.c_char_p], "free": [_pointer],
     "register_local": [_pointer, _size], "unregister_local": [_pointer],
     "put": [_pointer, _pointer, _size, _int], "get": [_pointer, _pointer, _size, _int],
     "put_signal": [_pointer, _pointer, _size, Signal], "signal": [Signal],
@@ -70,6 +71,7 @@ def _load():
         function.restype = _pointer if name in _POINTERS else _int
     for name in ("error", "dump"):
         getattr(library, "peal_" + name).restype = ctypes.c_char_p
+    library.peal_error_code.restype = _int
     return library
 
 
@@ -79,18 +81,29 @@ FUNCTIONS = {name: getattr(_library, "peal_" + name) for name in (*_SIGNATURES, 
 # Remedies of C in the words of Python.
 _WORDS = {"peal_init()": "peal.init()", "peal_finalize()": "peal.finalize()", "peal_malloc": "peal.empty(), zeros(), full()",
           "or one window of peal_register_window": "", "peal_register_local": "peal.register_local()"}
-_REFUSALS = re.compile("there is no|not symmetric|same arguments|is not an operation|no multiple of|not an address|asked for|asks for")
+_INVALID_ARGUMENT = 1  # of peal_error_code_t
 
 
 def failure(call):
     """The exception for a call of this thread that has just failed. `call`: its name in Python."""
+    text = re.sub(r"^(peal_\w+|[a-z_]+)(?=: )", f"peal.{call}", _told())
+    return _exception(text if text.startswith("peal." + call) else f"peal.{call}: {text}")
+
+
+def failure_of_check(call):
+    """The exception for what kernels of this PE have run into, of which `call` is the last; None where all is well."""
+    return _exception(f"peal.{call}: {_told().removeprefix('peal_check: ')}") if FUNCTIONS["check"]() != 0 else None
+
+
+def _told():
     text = _library.peal_error().decode(errors="replace")
     for word, ours in _WORDS.items():
         text = text.replace(word, ours)
-    text = re.sub(r"^(peal_\w+|[a-z_]+)(?=: )", f"peal.{call}", text)
-    if not text.startswith("peal." + call):
-        text = f"peal.{call}: {text}"
-    return (ArgumentError if _REFUSALS.search(text) else Error)(text)
+    return text
+
+
+def _exception(text):
+    return (ArgumentError if _library.peal_error_code() == _INVALID_ARGUMENT else Error)(text)
 
 
 def dump():

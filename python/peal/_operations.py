@@ -7,7 +7,6 @@ or a signal behind it tells. Calls of a PE follow one another in the order in wh
 from __future__ import annotations
 
 import ctypes
-import threading
 from typing import Any
 
 from peal import _arguments as arguments
@@ -60,17 +59,17 @@ def signal(word: Word, value: int, pe: int, op: str = "set") -> None:
     here.caller.run_short(must, "signal", "signal", what)
 
 
-_of_thread = threading.local()
-
-
-def _wait(call, found, compare, bits):
-    # On a stream of the thread's own: what other threads call meanwhile does not come behind the wait.
-    stream = getattr(_of_thread, "stream", None)
-    if stream is None:
-        stream = _of_thread.stream = answer(call, "stream_create")
-    kind = TYPES[found.dtype.name]
-    must(call, "wait_until_on_stream", found.address, kind, compare, bits, stream)
-    must(call, "stream_synchronize", stream)
+def _wait(call, streams, found, compare, bits):
+    # On a stream that no other wait uses: what other threads call meanwhile does not come behind the wait.
+    try:
+        stream = streams.pop()
+    except IndexError:
+        stream = answer(call, "stream_create")
+    try:
+        must(call, "wait_until_on_stream", found.address, TYPES[found.dtype.name], compare, bits, stream)
+        must(call, "stream_synchronize", stream)
+    finally:
+        streams.append(stream)
     must(call, "check")
 
 
@@ -81,7 +80,7 @@ def signal_wait(word: Word, value: int, compare: str = ">=") -> int:
     here = current("signal_wait")
     found = arguments.word("signal_wait", "word", word)
     how = arguments.chosen("signal_wait", "compare", compare, COMPARISONS)
-    here.caller.run(_wait, "signal_wait", found, how, arguments.bits("signal_wait", found, value))
+    here.caller.run(_wait, "signal_wait", here.streams, found, how, arguments.bits("signal_wait", found, value))
     return (word if not isinstance(word, Array) else word.numpy()).reshape(-1)[0].item()
 
 

@@ -16,8 +16,8 @@ class Team:
 
     def __init__(self, pe, native, owned):
         self._pe, self._handle, self._owned = pe, native, owned
-        self.my_pe: int = answer("Team", "team_my_pe", native)
-        self.n_pes: int = answer("Team", "team_n_pes", native)
+        self.my_pe: int = pe.caller.directly(answer, "Team", "team_my_pe", native)
+        self.n_pes: int = pe.caller.directly(answer, "Team", "team_n_pes", native)
 
     def _native(self, call):
         if current(call) is not self._pe or self._handle is None:
@@ -26,8 +26,8 @@ class Team:
 
     def world_pe(self, member: int) -> int:
         """The PE that is a member."""
-        return answer("Team.world_pe", "team_world_pe", self._native("Team.world_pe"),
-                      arguments.number("Team.world_pe", "member", member))
+        return self._pe.caller.directly(answer, "Team.world_pe", "team_world_pe", self._native("Team.world_pe"),
+                                        arguments.number("Team.world_pe", "member", member))
 
     def split(self, color: int, key: int = 0) -> Team | None:
         """Collective among the members: teams of those with one `color`, numbered by `key`, then by their number here.

@@ -184,6 +184,159 @@ class Interrupts(Job):
         self.assertRegex(job.stdout + job.stderr, r"\[0\] interrupted")
         self.assertIsNone(re.search("ended", job.stdout))
 
+    # Interrupts the main thread when libpeal is called by `name`, and lets that go on when `caught` is set.
+    HOLD = """
+        import threading, time
+        from peal import _job, _library
+        def hold(name):
+            real, caught = _library.FUNCTIONS[name], threading.Event()
+            def held(*arguments):
+                _library.FUNCTIONS[name] = real
+                signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+                caught.wait()
+                return real(*arguments)
+            _library.FUNCTIONS[name] = held
+            return caught
+        def refused(call, words):
+            try:
+                call()
+            except peal.Error as error:
+                assert words in str(error), error
+            else:
+                raise AssertionError(words)
+        """
+
+    def held(self, text):
+        return run_text(1, textwrap.dedent(self.HOLD) + textwrap.dedent(text))
+
+    # Hazard: libpeal was initialised and Python knew nothing of it: the next init() said "called twice".
+    def test_init_again_ends_what_an_interrupted_one_began(self):
+        self.assert_ends(self.held("""
+            for turn in range(2):
+                caught = hold("init")
+                try:
+                    peal.init()
+                    raise AssertionError
+                except KeyboardInterrupt:
+                    refused(peal.my_pe, "peal.init() was interrupted; call it again")
+                caught.set()
+                peal.init()
+                refused(peal.init, "is initialised already")
+                peal.barrier()
+                peal.finalize()
+            print("ended")
+            """), 0, "ended")
+
+    # Hazard: views had their memory taken away by a finalize() that was interrupted and went on.
+    def test_an_interrupted_finalize_goes_on(self):
+        self.assert_ends(self.held("""
+            peal.init()
+            view = np.from_dlpack(peal.full(3, 5))
+            caught = hold("finalize")
+            try:
+                peal.finalize()
+                raise AssertionError
+            except KeyboardInterrupt:
+                refused(peal.barrier, "peal.finalize() is under way")
+                refused(peal.finalize, "peal.finalize() is under way")
+            caught.set()
+            peal.init()
+            assert view.tolist() == [5, 5, 5]
+            peal.finalize()
+            refused(peal.finalize, "ended by peal.finalize()")
+            print("ended")
+            """), 0, "ended")
+
+    def test_a_finalize_that_was_interrupted_before_it_began_has_ended_nothing(self):
+        self.assert_ends(self.held("""
+            def interrupt():
+                while not _job._caller.is_closed():
+                    time.sleep(0.001)
+                signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            peal.init()
+            caught = hold("barrier_all")
+            try:
+                peal.barrier()
+                raise AssertionError
+            except KeyboardInterrupt:
+                pass
+            threading.Thread(target=interrupt).start()
+            try:
+                peal.finalize()
+                raise AssertionError
+            except KeyboardInterrupt:
+                caught.set()
+            assert peal.n_pes() == 1
+            peal.barrier()
+            peal.finalize()
+            print("ended")
+            """), 0, "ended")
+
+
+class Threads(Job):
+    # Hazard: finalize() took the runtime away from under a thread that waited in it, which crashed.
+    WAIT = """
+        import threading, time
+        from peal import _job
+        def begin():
+            global word, waiting
+            word = peal.zeros(1, np.int64)
+            waiting = threading.Thread(target=peal.signal_wait, args=(word, 1), name="waits", daemon=True)
+            waiting.start()
+            while not _job._caller.others():
+                time.sleep(0.001)
+        """
+
+    def waiting(self, text):
+        return run_text(1, textwrap.dedent(self.WAIT) + textwrap.dedent(text))
+
+    def test_finalize_names_who_is_inside_and_ends_nothing(self):
+        self.assert_ends(self.waiting("""
+            for turn in range(3):
+                peal.init()
+                begin()
+                try:
+                    peal.finalize()
+                    raise AssertionError
+                except peal.Error as error:
+                    assert "'waits' in peal.signal_wait; wait for it" in str(error), error
+                peal.signal(word, 1, 0)
+                waiting.join()
+                peal.finalize()
+            print("ended")
+            """), 0, "ended")
+
+    def test_a_block_that_ends_beside_a_call_raises(self):
+        self.assert_ends(self.waiting("""
+            try:
+                with peal.job():
+                    begin()
+            except peal.Error as error:
+                print("heard", error)
+            waiting.join()
+            with peal.job():
+                print("again")
+            """), 0, "heard peal.finalize: another thread is inside a call: 'waits'", "again")
+
+    def test_an_exit_beside_a_call_has_the_programs_code(self):
+        self.assert_ends(self.waiting("peal.init(); begin(); sys.exit(7)"), 7)
+        self.assert_ends(self.waiting("peal.init(); begin(); raise KeyError('x')"), 1, "KeyError: 'x'")
+
+    # Hazard: each thread that had waited left a stream, which is a thread, to the process.
+    def test_threads_that_have_waited_leave_nothing(self):
+        self.assert_ends(run_text(1, """
+            import threading
+            with peal.job():
+                word, counts = peal.full(1, 1, np.int64), []
+                for turn in range(20):
+                    one = threading.Thread(target=peal.signal_wait, args=(word, 1))
+                    one.start()
+                    one.join()
+                    counts.append(len(os.listdir("/proc/self/task")))
+            assert counts[-1] < counts[0] + 10, counts  # one that was joined may yet be ending
+            print("ended")
+            """), 0, "ended")
+
 
 if __name__ == "__main__":
     unittest.main()
