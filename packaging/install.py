@@ -23,8 +23,8 @@ import subprocess
 import sys
 
 TREE = pathlib.Path.cwd()
-HEADERS = ["peal/peal.h", "peal/c_api.h", "peal/c_calls.h", "peal/c_storage.h", "compat/nvshmem.h", "compat/nvshmemx.h",
-           "simt/lanes/plain_access.h", "simt/runtime/plain_cpp.h", "simt/hooks/observed.h"]
+HEADERS = ["peal/peal.h", "peal/c_api.h", "peal/c_calls.h", "peal/c_storage.h", "peal/kernel_table.h", "compat/nvshmem.h",
+           "compat/nvshmemx.h", "simt/lanes/plain_access.h", "simt/runtime/plain_cpp.h", "simt/hooks/observed.h"]
 # By the names that programs of NVSHMEM and CUDA include.
 FORWARDING = ["compat/host", "compat/device", "simt/runtime/cccl", "simt/runtime/cuda"]
 LOADED = ["bootstrap/libpeal_mpi.so", "kernels/libpeal_kernels.so", "softnic/sysfs/libpeal_sysfs.so",
@@ -158,6 +158,8 @@ class Installer:
             self.text(f"examples/{path.name}", f"share/peal/examples/{path.name}")
         for path in sorted((TREE / "examples/tutorial").glob("step*.cu")):
             self.text(f"examples/tutorial/{path.name}", f"share/peal/examples/tutorial/{path.name}")
+        for path in sorted((TREE / "examples/python").glob("*.py")):
+            self.text(f"examples/python/{path.name}", f"share/peal/examples/python/{path.name}")
         self.text("examples/CMakeLists.txt", "share/peal/examples/CMakeLists.txt")
         self.filled("Makefile.in", "share/peal/examples/Makefile")
         pages = [page.relative_to(TREE).as_posix() for page in sorted((TREE / "docs").rglob("*.*")) if page.suffix in (".md", ".svg")]

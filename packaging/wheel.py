@@ -5,7 +5,8 @@
   peal/                 python/peal
   peal/_native/lib      libpeal.so.0; the libraries of Debian that it wants and other systems may lack
   peal/_native/lib/peal what libpeal loads: MPI plug-in, kernels, software NIC
-  peal/_native/bin      peal-run, peal-id, peal-doctor
+  peal/_native/bin      peal-run, peal-id, peal-doctor, peal-cc
+  peal/_native/include  headers: what peal-cc compiles kernels with
   peal-V.dist-info      licences, of those libraries too
 
 libpeal finds the rest from its own place, and the programs find lib/ from theirs. Nothing is compiled: the package
@@ -82,10 +83,11 @@ def contents(root, python):
     files = {f"peal/{path.relative_to(python)}": path for path in sorted(python.rglob("*")) if path.suffix in (".py", ".typed")}
     binaries = {"lib/libpeal.so.0": (root / "lib/libpeal.so.0").resolve()}
     binaries |= {f"lib/{path.relative_to(root / 'lib')}": path for path in sorted((root / "lib/peal").rglob("*")) if path.is_file()}
-    binaries |= {f"bin/{name}": root / "bin" / name for name in ("peal-run", "peal-id", "peal-doctor")}
+    binaries |= {f"bin/{name}": root / "bin" / name for name in ("peal-run", "peal-id", "peal-doctor", "peal-cc")}
     libraries = system_libraries(path for path in binaries.values() if is_elf(path))
     binaries |= {f"lib/{name}": path for name, path in libraries.items()}
-    return files | {f"{NATIVE}/{name}": path for name, path in binaries.items()}, libraries.values()
+    headers = {f"include/{path.relative_to(root / 'include')}": path for path in sorted((root / "include").rglob("*")) if path.is_file()}
+    return files | {f"{NATIVE}/{name}": path for name, path in (binaries | headers).items()}, libraries.values()
 
 
 def oldest_glibc(paths):
@@ -125,6 +127,8 @@ def make(options, version):
     for name, source in files.items():
         runs = "/bin/" in name or name.endswith("engine")
         wheel.add(name, source.read_bytes(), 0o755 if runs else 0o644)
+    # What the linker looks for; wheels have no links.
+    wheel.add(f"{NATIVE}/lib/libpeal.so", b"INPUT(-l:libpeal.so.0)\n")
     page = (options.root / "share/doc/peal/docs/python.md").read_text()
     wheel.add(f"{info}/METADATA", (METADATA.format(version=version) + page).encode())
     wheel.add(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: peal\nRoot-Is-Purelib: false\nTag: {tag}\n".encode())

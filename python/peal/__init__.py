@@ -14,6 +14,8 @@ from peal import _library
 from peal._array import Array, empty, full, zeros
 from peal._collectives import all_gather, all_reduce, all_to_all, broadcast, exclusive_scan, reduce, reduce_scatter, scan
 from peal._job import abort, current, finalize, init, job
+from peal._kernel import Kernel, kernel
+from peal._kernel_arguments import Context, context
 from peal._operations import (
     atomic_add, atomic_compare_swap, atomic_fetch, atomic_fetch_add, atomic_fetch_and, atomic_fetch_or,
     atomic_fetch_xor, atomic_set, atomic_swap, barrier, fence, get, put, put_signal, quiet, register_local, signal,
@@ -21,7 +23,7 @@ from peal._operations import (
 )
 from peal._storage import load, load_checkpoint, save, save_checkpoint
 from peal._team import Team, world
-from peal.errors import ArgumentError, Error
+from peal.errors import ArgumentError, CompileError, Error
 
 
 def my_pe() -> int:
@@ -37,8 +39,7 @@ def n_pes() -> int:
 def dump() -> str:
     """For a person who asks why nothing moves: what the PEs of this host wait for, circles in that, and where every
     queue stands. To be called by another thread while one waits; waits a second at most for PEs that do not answer."""
-    current("dump")
-    return _library.dump()
+    return current("dump").caller.directly(_library.dump)
 
 
 def collect() -> int:
@@ -47,10 +48,11 @@ def collect() -> int:
 
 
 __all__ = [
-    "ArgumentError", "Array", "Error", "Team", "abort", "all_gather", "all_reduce", "all_to_all", "atomic_add",
-    "atomic_compare_swap", "atomic_fetch", "atomic_fetch_add", "atomic_fetch_and", "atomic_fetch_or", "atomic_fetch_xor",
-    "atomic_set", "atomic_swap", "barrier", "broadcast", "collect", "dump", "empty", "exclusive_scan", "fence", "finalize",
-    "full", "get", "init", "job", "load", "load_checkpoint", "my_pe", "n_pes", "put", "put_signal", "quiet", "reduce",
-    "reduce_scatter", "register_local", "save", "save_checkpoint", "scan", "signal", "signal_wait", "unregister_local",
-    "wait_until", "world", "zeros",
+    "ArgumentError", "Array", "CompileError", "Context", "Error", "Kernel", "Team", "abort", "all_gather",
+    "all_reduce", "all_to_all", "atomic_add", "atomic_compare_swap", "atomic_fetch", "atomic_fetch_add",
+    "atomic_fetch_and", "atomic_fetch_or", "atomic_fetch_xor", "atomic_set", "atomic_swap", "barrier", "broadcast",
+    "collect", "context", "dump", "empty", "exclusive_scan", "fence", "finalize", "full", "get", "init", "job",
+    "kernel", "load", "load_checkpoint", "my_pe", "n_pes", "put", "put_signal", "quiet", "reduce", "reduce_scatter",
+    "register_local", "save", "save_checkpoint", "scan", "signal", "signal_wait", "unregister_local", "wait_until",
+    "world", "zeros",
 ]

@@ -9,3 +9,7 @@ class Error(RuntimeError):
 
 class ArgumentError(Error, ValueError):
     """An argument was refused, here or by comparison with those of the other PEs; nothing was done."""
+
+
+class CompileError(Error):
+    """The source of a kernel was not compiled: the text is the compiler's, or says that there is none."""

@@ -18,6 +18,7 @@ GETENV = re.compile(r'"(PEAL_[A-Z0-9_]+)"')
 ROW = re.compile(r"^\| `([A-Z0-9]+_[A-Z0-9_]+)` \| (?:`([^`]*)`|empty) \|", re.M)
 FILE = re.compile(r"`(\w+(?:/\w+)*/\w+\.(?:h|cc|cu|inc|py|sh|md))`")  # X stands for a name in X_test.cc
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+CODE = re.compile(r"^ {4}.*$|`[^`\n]*`", re.M)  # kernel[grid, block](x) is no link
 
 
 def kernel_of(source):
@@ -80,7 +81,7 @@ def check_shape(name, text, limit, exists):
         code ^= line.startswith("```")
         if len(line) > WIDTH and not code and not line.startswith(("|", "    ", "```")):
             yield f"{name}:{number}: {len(line)} columns; {WIDTH} is the limit"
-    for target in LINK.findall(text):
+    for target in LINK.findall(CODE.sub("", text)):
         if not exists(target):
             yield f"{name}: links to {target}, which is not there"
 

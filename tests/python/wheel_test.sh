@@ -17,13 +17,15 @@ expect "_x86_64.whl" "$python" packaging/wheel.py --root "$work/installation" --
 expect "" "$python" -m venv --system-site-packages "$work/venv"
 expect "" "$work/venv/bin/pip" --isolated install --quiet --force-reinstall --no-index --no-deps "$work"/wheels/*.whl
 expect "licenses/libfmt" sh -c 'find "$1" -path "*dist-info/licenses/*"' sh "$work/venv"
-mkdir "$work/tests"
+mkdir -p "$work/tests/examples"
 cp -L python/tests/*.py docs/python.md "$work/tests"
+cp -rL "$work/installation/share/peal/examples/"{python,tutorial} "$work/tests/examples"
 cd "$work/tests" || exit 2
 rm -rf "$work/installation"
 unset PEAL_SOFTNIC_PLACEMENT RUNFILES_DIR PYTHONPATH
+export XDG_CACHE_HOME="$work/cache"
 
-"$work/venv/bin/python" -m unittest -v test_package || fail "the package's tests"
+"$work/venv/bin/python" -m unittest -v test_package test_kernels || fail "the package's tests"
 # What libpeal wants and a system may lack comes from the wheel, for the programs too.
 for file in lib/libpeal.so.0 bin/peal-run; do
   expect "_native/" sh -c 'ldd "$1" | grep libfmt' sh "$(echo "$work"/venv/lib/python3*/site-packages/peal/_native)/$file"

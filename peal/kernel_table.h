@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Kernels that a program of another language launches, by a list of pointers to arguments. The
+// source is compiled as a shared library, with this behind it, and the library loaded:
+//
+//   #include "peal/kernel_table.h"
+//   PEAL_KERNEL_TABLE(peal::table::entry<&::scale>("scale"), peal::table::entry<&::add>("add"))
+//
+//   peal_kernel_table() -> KernelTable -> Entry: name, parameters, launch(LaunchRequest)
+//
+// The layout is that of C, for ctypes and the like. Arguments are plain values: what
+// peal_context() and peal_team_value() fill in, addresses, numbers.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <iterator>
+#include <type_traits>
+#include <utility>
+
+#include "device/base/launch.h"
+#include "device/context.h"
+#include "device/team.h"
+
+namespace peal::table {
+
+inline constexpr uint32_t kVersion = 1;  // of what follows
+
+enum class ParameterKind : uint32_t {
+  kOther,  // any other trivially copyable type
+  kVoid,
+  kBool,
+  kSigned,
+  kUnsigned,  // addresses, too
+  kReal,
+  kContext,  // peal::Context
+  kTeam,
+};
+enum class Passing : uint32_t { kValue, kPointer, kConstPointer };
+
+/// What one argument is. Of a pointer, `kind`, `bytes` and `alignment` tell of what it points at.
+struct Parameter {
+  ParameterKind kind;
+  Passing passing;
+  uint32_t bytes;
+  uint32_t alignment;
+  const char* type;  // a text with "T = " and the type's name in it
+};
+
+/// A launch. `error` has room for a sentence of `error_bytes`.
+struct LaunchRequest {
+  uint32_t blocks[3];
+  uint32_t threads[3];
+  size_t shared_bytes;
+  void* const* arguments;
+  char* error;
+  size_t error_bytes;
+};
+
+struct Entry {
+  const char* name;
+  const Parameter* parameters;
+  size_t parameter_count;
+  /// Launches, and returns when the kernel has ended. 0; or 1 where it could not start or failed,
+  /// with the reason in `error`. Failures of peal's calls are told by peal_check().
+  int (*launch)(const LaunchRequest*);
+};
+
+struct KernelTable {
+  uint32_t version;
+  uint32_t context_version;  // for peal_context()
+  const Entry* entries;
+  size_t entry_count;
+};
+
+template <class T>
+constexpr const char* type_text() {
+  return __PRETTY_FUNCTION__;
+}
+
+template <class T>
+constexpr ParameterKind kind_of() {
+  if constexpr (std::is_void_v<T>) {
+    return ParameterKind::kVoid;
+  } else if constexpr (std::is_enum_v<T>) {
+    return kind_of<std::underlying_type_t<T>>();
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return ParameterKind::kBool;
+  } else if constexpr (std::is_integral_v<T>) {
+    return std::is_signed_v<T> ? ParameterKind::kSigned : ParameterKind::kUnsigned;
+  } else if constexpr (std::is_pointer_v<T>) {
+    return ParameterKind::kUnsigned;
+  } else if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
+    return ParameterKind::kReal;
+  } else if constexpr (std::is_same_v<T, Context>) {
+    return ParameterKind::kContext;
+  } else {
+    return std::is_same_v<T, Team> ? ParameterKind::kTeam : ParameterKind::kOther;
+  }
+}
+
+template <class T>
+constexpr Parameter parameter_of() {
+  static_assert(!std::is_reference_v<T>, "a kernel takes its parameters by value");
+  static_assert(std::is_trivially_copyable_v<T>, "a kernel's parameters are copied as bytes");
+  Parameter made{kind_of<T>(), Passing::kValue, sizeof(T), alignof(T), type_text<T>()};
+  if constexpr (std::is_pointer_v<T>) {
+    using Pointed = std::remove_pointer_t<T>;
+    made.passing = std::is_const_v<Pointed> ? Passing::kConstPointer : Passing::kPointer;
+    made.kind = kind_of<std::remove_cv_t<Pointed>>();
+    made.bytes = made.alignment = 1;
+    if constexpr (std::is_object_v<Pointed>) {
+      made.bytes = sizeof(Pointed);
+      made.alignment = alignof(Pointed);
+    }
+  }
+  return made;
+}
+
+template <auto kKernel>
+struct Launcher;
+
+template <class... Parameters, void (*kKernel)(Parameters...)>
+struct Launcher<kKernel> {
+  static constexpr std::array<Parameter, sizeof...(Parameters)> kParameters{
+      parameter_of<Parameters>()...};
+
+  static int launch(const LaunchRequest* start) noexcept {
+    return launch(*start, std::index_sequence_for<Parameters...>{});
+  }
+
+ private:
+  template <size_t... kAt>
+  static int launch(const LaunchRequest& start, std::index_sequence<kAt...>) noexcept {
+    const auto& [bx, by, bz] = start.blocks;
+    const auto& [tx, ty, tz] = start.threads;
+    try {
+      const Grid grid{
+          .blocks = {bx, by, bz}, .threads = {tx, ty, tz}, .shared_bytes = start.shared_bytes};
+      peal::launch(grid, kKernel, *static_cast<Parameters*>(start.arguments[kAt])...).wait();
+      return 0;
+    } catch (const std::exception& error) {
+      std::snprintf(start.error, start.error_bytes, "%s", error.what());
+    } catch (...) {
+      std::snprintf(start.error, start.error_bytes, "it threw what is no std::exception");
+    }
+    return 1;
+  }
+};
+
+/// The Entry of a kernel; `name` is a literal.
+template <auto kKernel>
+constexpr Entry entry(const char* name) {
+  using Of = Launcher<kKernel>;
+  return {name, Of::kParameters.data(), Of::kParameters.size(), &Of::launch};
+}
+
+}  // namespace peal::table
+
+/// Defines peal_kernel_table(), of the Entries given: once in a library.
+#define PEAL_KERNEL_TABLE(...)                                                                     \
+  extern "C" const peal::table::KernelTable* peal_kernel_table() {                                 \
+    static constexpr peal::table::Entry kEntries[] = {__VA_ARGS__};                                \
+    static constexpr peal::table::KernelTable kTable{peal::table::kVersion, peal::kContextVersion, \
+                                                     kEntries, std::size(kEntries)};               \
+    return &kTable;                                                                                \
+  }
