@@ -25,6 +25,7 @@ END
 cp "$hello" hello.cu
 echo 'static int unused(int x) { return 0; }' >>hello.cu
 cat >.bazelrc <<'END'
+startup --host_jvm_args=-XX:TieredStopAtLevel=1
 build --cxxopt=-std=c++20 --spawn_strategy=local
 build --javabase=@bazel_tools//tools/jdk:absolute_javabase --define=ABSOLUTE_JAVABASE=/usr/lib/jvm/default-java
 END
