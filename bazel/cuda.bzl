@@ -195,24 +195,27 @@ _linked = rule(
 def kernel_library(name, srcs, hdrs, own_hdrs, table, deps):
     """`table` finds the kernels by name, by the declarations of `hdrs`; `own_hdrs` are those of the kernels.
 
+    srcs: {name: files}, what is compiled as one for CPUs: reading the headers is a third of a file. nvcc takes each by
+    itself, as an image of its own.
     libpeal_`name`.so has the images: large, and of use with a GPU only.
     """
+    files = [file for unit in srcs.values() for file in unit]
     sources = name + "_sources"
     native.cc_library(
         name = sources,
         hdrs = own_hdrs,
-        textual_hdrs = srcs,
+        textual_hdrs = files,
         deps = deps,
     )
-    for src in srcs:
+    for unit, parts in srcs.items():
         native.genrule(
-            name = src + "_on_cpu",
-            outs = [src + "_on_cpu.cc"],
-            cmd = "echo '#include \"%s/%s\"' > $@" % (native.package_name(), src),
+            name = unit + "_unit",
+            outs = [unit + "_on_cpu.cc"],
+            cmd = "printf '#include \"%%s\"\\n' %s > $@" % " ".join(["%s/%s" % (native.package_name(), part) for part in parts]),
         )
     native.cc_library(
         name = name + "_on_cpu",
-        srcs = [src + "_on_cpu.cc" for src in srcs],
+        srcs = [unit + "_on_cpu.cc" for unit in srcs],
         deps = [":" + sources],
     )
     _linked(name = name + "_linked", dep = ":%s_on_cpu" % name)
@@ -222,7 +225,7 @@ def kernel_library(name, srcs, hdrs, own_hdrs, table, deps):
         hdrs = hdrs,
         deps = deps + [":%s_linked" % name],
     )
-    images = [_image_object(sources, src) for src in srcs] if NVCC else []
+    images = [_image_object(sources, src) for src in files] if NVCC else []
     native.genrule(
         name = name + "_images",
         outs = [name + "_images.cc"],
