@@ -11,7 +11,8 @@
 
 namespace peal::softnic::gpu {
 
-inline constexpr uint64_t kChunk = 256 << 10;  // bytes moved before others get a turn
+inline constexpr uint64_t kChunk = 256 << 10;      // bytes moved before others get a turn
+inline constexpr uint64_t kLong = 2 * kPartBytes;  // bytes of a request that warps share
 
 /// Bit i speaks of lane i.
 struct Run {
@@ -49,9 +50,13 @@ __device__ inline uint32_t before_clash(const Shot& shot, const Run& run, uint32
   return run_length(bits_below(run.length), __ballot_sync(kAll, clashes && !shot.strict));
 }
 
-/// Cuts a run where it would move more than kChunk bytes; never to nothing.
+/// Cuts a run before a long request, or behind one that it begins with, as long ones are moved in
+/// parts; and where it would move more than kChunk bytes. Never to nothing.
 __device__ inline uint32_t bound(const Shot& shot, uint32_t run, uint32_t lane) {
   if (!__any_sync(kAll, lane < run && shot.bytes > kChunk / kLanes)) return run;
+  const uint32_t longs = __ballot_sync(kAll, lane < run && shot.bytes > kLong);
+  if ((longs & 1) != 0) return 1;
+  if (longs != 0) run = lowest_bit(longs);
   uint64_t bytes = shot.bytes;
 #pragma unroll
   for (uint32_t by = 1; by < kLanes; by *= 2) {

@@ -23,9 +23,8 @@
 
 namespace peal::softnic::gpu {
 
-inline constexpr uint32_t kFewWaiting = 4;         // a queue pair with more is served by all lanes
-inline constexpr uint32_t kRunsATurn = 4;          // of one queue pair, before others get a turn
-inline constexpr uint64_t kLong = 2 * kPartBytes;  // bytes of a request that warps share
+inline constexpr uint32_t kFewWaiting = 4;  // a queue pair with more is served by all lanes
+inline constexpr uint32_t kRunsATurn = 4;   // of one queue pair, before others get a turn
 
 __device__ inline uint64_t clock_ns() {
   uint64_t ns;
