@@ -24,7 +24,7 @@ OVER = {
     "put_signal_block": 66,
     "nvshmem_put_signal_block": 66,
     "nvshmem_getmem_warp": 72,
-    "quiet_warp": 69,
+    "quiet_warp": 68,
     "fence_warp": 68,
     "barrier_all_warp": 72,
     "team_barrier_block": 78,
