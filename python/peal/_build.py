@@ -1,30 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiles the sources of kernels, once for a machine and user, and keeps what came out.
 
-    ~/.cache/peal/kernels/HASH/   source.cu     the source, and behind it the table of its kernels (peal/kernel_table.h)
-                                  kernels-*.so  of peal-cc
-                                  built.json    its name; the files that the source includes, with hashes. Written last
-                                  lock          held by who looks or compiles: of PEs that start together one compiles
+    ~/.cache/peal/kernels/HASH-COMPILER/   source.cu     the source, and behind it the table of its kernels
+                                           kernels-*.so  of peal-cc; shows the table alone (peal/kernel_table.h)
+                                           built.json    its name; what the source includes, with hashes. Written last
+                                           lock          held by who looks, compiles or loads: of PEs that start
+                                                         together one compiles, and none removes what another loads
 
-HASH is of source, options, compiler's name and this package. What kernels run on is one class, of which CPUs have the
-only one so far."""
+HASH is of source, options, compiler's name and this package, COMPILER of what that name stands for: where there is no
+compiler any will do. What kernels run on is one class, of which CPUs have the only one so far."""
 import contextlib
 import dataclasses
+import errno
 import fcntl
+import functools
 import hashlib
 import json
 import os
 import pathlib
 import re
 import shutil
+import stat
 import subprocess
 import tempfile
+import time
 import warnings
 
 from peal._library import NATIVE
 from peal.errors import CompileError, Error
 
 TEXT_NAME = "<source>"  # what errors call a source that is no file
+_KEPT_S = 24 * 3600  # libraries that are no longer wanted here: a process without the lock may be loading one
+# Options that mean the same in every folder.
+_ANYWHERE = re.compile(r"-(O\w*|g\w*|[DU].+|[fmW][\w+-]*(=\w+)?|std=.+|l.+|[IL]/.+)|/.+", re.S)
+# A library shows its table, and shares with libpeal the lanes' variables (simt/lanes/lane.h). All else is its own, also
+# where another library has something of that name: g++ makes inline variables one for a whole process else.
+_EXPORTS = """{
+  global:
+    peal_kernel_table;
+    extern "C++" {
+      "peal::simt::threadIdx"; "peal::simt::blockIdx"; "peal::simt::blockDim"; "peal::simt::gridDim";
+    };
+  local: *;
+};
+"""
+
+
+class NotLoadable(Error):
+    """A library that is no library of this machine's: half a file, or another machine's."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,8 +62,26 @@ class Source:
     def whole(self):
         """The text for the compiler. Its lines are the source's own."""
         entries = ", ".join(f"peal::table::entry<&::{name}>({json.dumps(name)})" for name in self.entries)
-        begin = f'#line 1 "{self.file}"\n' if self.file else ""
+        name = str(self.file).replace("\\", r"\\").replace('"', r"\"")
+        begin = f'#line 1 "{name}"\n' if self.file else ""
         return f'{begin}{self.text}\n#line 1 "<kernels for Python>"\n#include "peal/kernel_table.h"\nPEAL_KERNEL_TABLE({entries})\n'
+
+
+    def place(self):
+        """The folder that options are relative to, where that matters."""
+        return "" if all(_ANYWHERE.fullmatch(one) for one in self.options) else os.getcwd()
+
+
+@functools.cache
+def _macros(compiler):
+    """What a compiler defines, which tells its kind and version. "" where there is none."""
+    if compiler is None:
+        return ""
+    told = subprocess.run([compiler, "-dM", "-E", "-x", "c++", os.devnull], capture_output=True, text=True, errors="replace",
+                          check=False)
+    if told.returncode != 0:
+        raise CompileError(f"peal.kernel: {compiler} -dM -E: {told.stderr.strip() or 'failed'}; name g++ 12 or newer by CXX")
+    return told.stdout
 
 
 class CpuToolchain:
@@ -49,9 +90,13 @@ class CpuToolchain:
     _PROGRAM = NATIVE / "bin/peal-cc"
     _OPTIONS = ("-shared", "-fPIC")  # no -fno-gnu-unique: threadIdx and its like are one with libpeal's by such symbols
 
+    def __init__(self):
+        self._name = os.environ.get("CXX") or "g++"
+        self._macros = _macros(shutil.which(self._name))
+
     def identity(self):
-        """Changes with what a compilation depends on beside source and options."""
-        parts = [self._compiler(), *self._OPTIONS]
+        """Changes with what a compilation depends on beside source, options and compiler."""
+        parts = [self._name, *self._OPTIONS, _EXPORTS]
         for path in self._PROGRAM, NATIVE / "lib/libpeal.so.0", NATIVE / "include/peal/peal/kernel_table.h":
             if not path.exists():
                 raise Error(f"peal.kernel: this installation of the package has no {path.name}; it comes as a wheel "
@@ -59,28 +104,32 @@ class CpuToolchain:
             parts.append(f"{path.stat().st_size} {path.stat().st_mtime_ns}")
         return parts
 
-    def _compiler(self):
-        return os.environ.get("CXX") or "g++"
+    def compiler(self):
+        """Which one it is, in a word. Raises CompileError for one that will not do; None where there is none."""
+        if "__clang__" in self._macros:
+            raise CompileError(f"peal.kernel: CXX={self._name}: a library of clang's has a threadIdx of its own; name g++")
+        return hashlib.sha256(self._macros.encode()).hexdigest()[:8] if self._macros else None
+
+    def no_compiler(self):
+        return CompileError(f"peal.kernel: there is no compiler {self._name!r} on this machine, and this kernel has "
+                            "not been compiled before; install g++ 12 or newer (apt install g++), or name one by CXX")
 
     def compile(self, source, folder, out):
         """Makes the library `out`; answers the files that were included. Raises CompileError."""
-        if shutil.which(self._compiler()) is None:
-            raise CompileError(f"peal.kernel: there is no compiler {self._compiler()!r} on this machine, and this kernel has "
-                               "not been compiled before; install g++ 12 or newer (apt install g++), or name one by CXX")
-        if "clang" in self._compiler():
-            raise CompileError(f"peal.kernel: CXX={self._compiler()}: a library of clang's has a threadIdx of its own; name g++")
         text = folder / "source.cu"
-        text.write_text(source.whole())
-        included = folder / "included.d"
+        text.write_text(source.whole(), encoding="utf-8", errors="surrogateescape")
+        included, exports = folder / "included.d", folder / "exports.map"
+        exports.write_text(_EXPORTS)
         near = ["-iquote", str(source.file.parent)] if source.file else []
-        command = [self._PROGRAM, *self._OPTIONS, *near, *source.options, "-MMD", "-MF", included, text, "-o", out]
+        command = [self._PROGRAM, *self._OPTIONS, f"-Wl,--version-script={exports}", *near, *source.options,
+                   "-MMD", "-MF", included, text, "-o", out]
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         told = done.stderr.replace(str(text), TEXT_NAME).strip()
         if done.returncode != 0:
             raise CompileError(f"peal.kernel: {source.file or 'the source'} does not compile:\n{told}")
         if told:
             warnings.warn(f"peal.kernel: {source.file or 'the source'}:\n{told}", stacklevel=2)
-        return {os.path.abspath(name) for name in _names_in_rule(included.read_text())} - {str(text)}
+        return {os.path.abspath(name) for name in _names_in_rule(included.read_text(errors="surrogateescape"))} - {str(text)}
 
 
 def toolchain():
@@ -105,37 +154,54 @@ def _digest(path):
         return None
 
 
-def _default_cache():
-    base = os.environ.get("XDG_CACHE_HOME")
-    return pathlib.Path(base if base and os.path.isabs(base) else os.path.expanduser("~/.cache")) / "peal/kernels"
+def _places(cache):
+    """Where entries may lie, the best place first."""
+    if cache:
+        return [pathlib.Path(cache)]
+    cached, places = os.environ.get("XDG_CACHE_HOME", ""), []
+    if not os.path.isabs(cached):
+        cached = os.path.expanduser("~/.cache")
+    if os.path.isabs(cached):  # else there is neither a HOME nor a user of this number
+        places.append(pathlib.Path(cached, "peal/kernels"))
+    with contextlib.suppress(OSError):
+        places.append(_in_temporary())
+    return places
 
 
-def _folder(cache, key):
-    """The folder of an entry, which this user alone writes: what lies there is loaded."""
-    places = [pathlib.Path(cache)] if cache else [_default_cache(), pathlib.Path(tempfile.gettempdir(), f"peal-{os.geteuid()}")]
-    for place in places:
-        folder = place / key
-        try:
-            place.mkdir(mode=0o700, parents=True, exist_ok=True)
-            folder.mkdir(mode=0o700, exist_ok=True)
-        except OSError as error:
-            problem = error
-            continue
-        for part in place, folder:
-            owner = part.stat()
-            if owner.st_uid != os.geteuid() or owner.st_mode & 0o022:
-                raise Error(f"peal.kernel: others may write to {part}, from which compiled kernels are loaded; chmod go-w it, "
-                            "or give cache= another folder")
-        return folder.resolve()
-    raise Error(f"peal.kernel: no folder for compiled kernels: {problem}; give cache= a folder, or set XDG_CACHE_HOME")
+def _in_temporary():
+    return pathlib.Path(tempfile.gettempdir(), f"peal-{os.geteuid()}")
+
+
+def _require_own(place, folder):
+    """Refuses what others than this user, or root, may have written: it is loaded."""
+    for part in place, folder:
+        found = part.lstat() if part == _in_temporary() else part.stat()  # all may put a link there
+        if stat.S_ISLNK(found.st_mode) or found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
+            raise Error(f"peal.kernel: others may write to {part}, from which compiled kernels are loaded; chmod go-w it, "
+                        "or give cache= another folder")
+
+
+def _folder(place, name):
+    """The folder of an entry, made where it is not there."""
+    folder = place / name
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    _require_own(place, folder)
+    return folder.resolve()
 
 
 @contextlib.contextmanager
 def _locked(folder):
-    with open(folder / "lock", "w", encoding="utf-8") as file:
+    """Answers whether there is a lock. Without one, as in a folder that is read-only, nothing may be compiled."""
+    with contextlib.ExitStack() as held:
+        try:
+            file = held.enter_context(open(folder / "lock", "w", encoding="utf-8"))
+        except OSError:
+            yield False
+            return
         with contextlib.suppress(OSError):  # a file system without locks: then two may compile, each in its own folder
             fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        yield True
 
 
 def _found(folder):
@@ -148,27 +214,71 @@ def _found(folder):
     return library if library.exists() and all(_digest(path) == one for path, one in included.items()) else None
 
 
+def _changed_since(began_ns, paths):
+    """Whether a file may be another than the compiler read. By the time that no program can set."""
+    try:
+        return any(os.stat(path).st_ctime_ns >= began_ns for path in paths)
+    except OSError:
+        return True
+
+
 def _build(tools, source, folder):
     with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as name:
-        new = pathlib.Path(name)
+        new, began_ns = pathlib.Path(name), time.time_ns()
         included = {path: _digest(path) for path in sorted(tools.compile(source, new, new / "kernels.so"))}
         # Another name for other contents: the loader takes one name for one library.
-        library = folder / f"kernels-{hashlib.sha256(json.dumps(included).encode()).hexdigest()[:8]}.so"
-        (new / "built.json").write_text(json.dumps({"library": library.name, "included": included}))
+        library = folder / f"kernels-{_digest(new / 'kernels.so')[:8]}.so"
         (folder / "built.json").unlink(missing_ok=True)
-        for old in folder.glob("kernels-*.so"):
-            old.unlink(missing_ok=True)
         os.replace(new / "kernels.so", library)
-        for file in "source.cu", "built.json":
-            os.replace(new / file, folder / file)
+        os.replace(new / "source.cu", folder / "source.cu")
+        if not _changed_since(began_ns, included):
+            (new / "built.json").write_text(json.dumps({"library": library.name, "included": included}))
+            os.replace(new / "built.json", folder / "built.json")
+    _remove_old(folder, library)
     return library
 
 
-def built(source, cache=None):
-    """The library of a Source, compiled unless it is there. Raises CompileError with what the compiler says."""
+def _remove_old(folder, current):
+    for old in folder.glob("kernels-*.so"):
+        with contextlib.suppress(OSError):
+            if old != current and old.stat().st_mtime < time.time() - _KEPT_S:
+                old.unlink()
+
+
+def _load_from(folder, tools, source, load):
+    """load(library) of what lies in an entry's folder, or is compiled into it. Raises OSError where that cannot be."""
+    with _locked(folder) as may_write:
+        library = _found(folder)
+        if library is not None:
+            try:
+                return load(library)
+            except NotLoadable:
+                if not may_write:
+                    raise
+        if not may_write:
+            raise PermissionError(errno.EACCES, "it cannot be written to", str(folder))
+        return load(_build(tools, source, folder))
+
+
+def loaded(source, load, cache=None):
+    """load(library) of a Source, which is compiled unless the library is there; no process removes it meanwhile. `load`
+    may raise NotLoadable once: then it is compiled anew. Raises CompileError with what the compiler says."""
     tools = toolchain()
-    told = [source.whole(), str(source.file), *source.options, "", *tools.identity()]
+    compiler = tools.compiler()
+    told = [source.whole(), str(source.file), *source.options, "", source.place(), *tools.identity()]
     key = hashlib.sha256("\0".join(told).encode(errors="surrogateescape")).hexdigest()[:32]
-    folder = _folder(cache, key)
-    with _locked(folder):
-        return _found(folder) or _build(tools, source, folder)
+    problem = "there is no HOME, and no folder for temporary files"
+    for place in _places(cache):
+        try:
+            if compiler is not None:
+                return _load_from(_folder(place, f"{key}-{compiler}"), tools, source, load)
+            for folder in sorted(place.glob(f"{key}-*")):
+                _require_own(place, folder)
+                if (library := _found(folder)) is not None:
+                    return load(library)
+        except OSError as error:
+            problem = f"{place}: {error.strerror}"
+    if compiler is None:
+        raise tools.no_compiler()
+    raise Error(f"peal.kernel: no folder for compiled kernels: {problem}; give cache= a folder that can be written to, or "
+                "set XDG_CACHE_HOME")

@@ -10,7 +10,7 @@ from typing import Any, Sequence
 
 from peal import _build, _kernel_source
 from peal._job import current
-from peal._kernel_arguments import Packed, Parameter
+from peal._kernel_arguments import Packed, Parameter, still
 from peal._library import failure_of_check
 from peal.errors import ArgumentError, CompileError, Error
 
@@ -48,6 +48,8 @@ class _Compiled:
         try:
             self._library = ctypes.CDLL(str(path))
         except OSError as error:
+            if "undefined symbol" not in str(error):
+                raise _build.NotLoadable(f"peal.kernel: the compiled kernels cannot be loaded: {error}") from None
             raise CompileError(f"peal.kernel: {error}: the source names a function or variable that it does not define; "
                                "define it, or give options what to link") from None
         self._library.peal_kernel_table.restype = ctypes.POINTER(_Table)
@@ -75,7 +77,7 @@ class Kernel:
         """Compiles and loads it, if that has not been done; the first launch does it otherwise. Needs no init()."""
         with self._lock:
             if self._compiled is None:
-                self._compiled = _Compiled(_build.built(self._source, self._cache), self._found, self.name)
+                self._compiled = _build.loaded(self._source, lambda path: _Compiled(path, self._found, self.name), self._cache)
         return self
 
     def __getitem__(self, where):
@@ -104,14 +106,15 @@ class Kernel:
         if len(args) != len(wanted):
             raise ArgumentError(f"peal.{call}: {len(args)} given, {len(wanted)} wanted: ({', '.join(map(str, wanted))})")
         packed = Packed(call, wanted, args)
-        pe.caller.run(_run, call, compiled.entry, (blocks, threads, shared), packed)
+        pe.caller.run(_run, call, pe, compiled.entry, (blocks, threads, shared), packed)
 
     def __repr__(self):
         known = self._compiled and ", ".join(map(str, self._compiled.parameters))
         return f"peal.Kernel({self.name}({'...' if known is None else known}))"
 
 
-def _run(call, entry, extents, packed):
+def _run(call, pe, entry, extents, packed):
+    still(call, pe)
     blocks, threads, shared = extents
     told = ctypes.create_string_buffer(_ROOM)
     start = _Start(blocks, threads, shared, ctypes.addressof(packed.pointers), ctypes.addressof(told), _ROOM)
@@ -146,7 +149,7 @@ def kernel(source: str | pathlib.Path, name: str | None = None, *, options: Sequ
     if isinstance(source, pathlib.PurePath):
         file = pathlib.Path(source).absolute()
         try:
-            text = file.read_text()
+            text = file.read_text(encoding="utf-8", errors="surrogateescape")
         except OSError as error:
             raise ArgumentError(f"peal.kernel: source {file}: {error.strerror}") from None
     elif isinstance(source, str):

@@ -21,6 +21,22 @@ _WORDS = {BOOL: "bool", SIGNED: "int", UNSIGNED: "uint", REAL: "float"}
 _KINDS = {SIGNED: "i", UNSIGNED: "u", REAL: "f", BOOL: "b"}
 
 
+def still(call, pe):
+    """Raises where `pe` is no longer this process': for calls that are inside, so that it stays as they found it."""
+    if current(call) is not pe:
+        raise ArgumentError(f"peal.{call}: the job has ended, and another begun, beside this call; call it with what is the "
+                            "new one's")
+
+
+def _must_of(pe, call, name, *arguments):
+    pe.caller.run_short(_of_that_pe, call, pe, name, *arguments)
+
+
+def _of_that_pe(call, pe, name, *arguments):
+    still(call, pe)
+    must(call, name, *arguments)
+
+
 class Context:
     """What a kernel calls peal with: an argument for its parameter of type peal::Context."""
 
@@ -98,17 +114,17 @@ class Parameter:
         raise ArgumentError(f"peal.{call}: {self.name} has dtype {dtype}; {self.type} wants {self._elements()}")
 
     def _of_peal(self, call, value):
-        place = ctypes.create_string_buffer(self.nbytes)
+        place, pe = ctypes.create_string_buffer(self.nbytes), current(call)
         if self.kind == CONTEXT:
             if not isinstance(value, Context):
                 self._refuse(call, value, "peal.context()")
-            if value._pe is not current(call):
+            if value._pe is not pe:
                 raise ArgumentError(f"peal.{call}: {self.name} is a context of a job that has ended; call peal.context() anew")
-            must(call, "context", place, self.nbytes, self._version)
+            _must_of(pe, call, "context", place, self.nbytes, self._version)
         else:
             if not isinstance(value, Team):
                 self._refuse(call, value, "a peal.Team, as peal.world() answers it")
-            must(call, "team_value", value._native(call), place, self.nbytes)
+            _must_of(pe, call, "team_value", value._native(call), place, self.nbytes)
         return place.raw
 
     def _whole(self, call, value):
