@@ -4,6 +4,7 @@ fork()."""
 import atexit
 import os
 import sys
+import threading
 import traceback
 
 from peal import _afterlife
@@ -32,9 +33,12 @@ class Pe:
             raise
         self.streams = []  # that no wait uses now
 
+    def _destroy_streams(self):
+        while self.streams:
+            FUNCTIONS["stream_destroy"](self.streams.pop())
+
     def end(self):
-        for stream in self.streams:
-            FUNCTIONS["stream_destroy"](stream)
+        self._destroy_streams()
         kept = _afterlife.keep(self.heap.exported())
         try:
             must("finalize", "finalize")
@@ -43,6 +47,7 @@ class Pe:
             _afterlife.put_back(kept)
 
     def leave(self, reason):
+        self._destroy_streams()
         kept = _afterlife.keep(self.heap.exported())
         _forget(f"this PE has left its job: {reason.decode()}")
         must("job", "leave", reason)
@@ -51,7 +56,8 @@ class Pe:
 
 _pe = None
 _caller = None  # made by the first init()
-_begun = None  # the call of an init() that was interrupted
+_begun = None  # the call of an init() that is under way, or was interrupted
+_starting = {}  # "init": the thread that is in it. What dict.setdefault makes is whole whenever an interrupt comes
 _why_none = "call peal.init() first, or use `with peal.job():`"
 _ENDING = "this PE is ending: peal.finalize() is under way"
 
@@ -82,28 +88,40 @@ def init():
     variable says otherwise it is set to cpu here.
 
     Raises Error where peal is initialised already, in a forked child, and for what libpeal says of the machine."""
-    global _pe, _caller, _begun, _why_none
     if _why_none == _FORKED:
         raise Error(f"peal.init: {_why_none}")
     os.environ.setdefault("PEAL_TARGET", "cpu")
     if os.environ["PEAL_TARGET"] != "cpu":
         raise Error(f"peal.init: PEAL_TARGET={os.environ['PEAL_TARGET']}: arrays of this version are on a CPU; set it to cpu")
+    me = threading.current_thread()
+    starter = _starting.setdefault("init", me)
+    if starter is not me:
+        raise Error(f"peal.init: thread {starter.name!r} is inside peal.init(); one thread calls it, for all")
+    try:
+        _init()
+    finally:
+        _starting.clear()
+
+
+def _init():
+    global _pe, _caller, _begun, _why_none
     _caller = _caller or Caller()
     _caller.wait_for_interrupted("init")
     if _pe is not None:
         raise Error("peal.init: peal is initialised already; call peal.finalize() before the next init()")
-    if _begun is None or _begun.result is None:
-        _begun = _caller.prepare(Pe, _caller)
+    begun = _begun
+    if begun is None or begun.result is None:
+        begun = _begun = _caller.prepare(Pe, _caller)
         try:
-            _caller.wait(_begun)
+            _caller.wait(begun)
         except BaseException:
-            if _begun.give_up() or (_begun.finished and _begun.result is None):
+            if begun.give_up() or (begun.finished and begun.result is None):
                 _begun = None
             else:
                 _why_none = "peal.init() was interrupted; call it again: it ends what that began"
             raise
-    _pe, _begun = _begun.result, None
-    _caller.open()
+    _caller.open()  # first: a Pe that nobody is let in to would be there if an interrupt came between the two
+    _pe, _begun = begun.result, None
 
 
 def finalize():
@@ -156,12 +174,13 @@ class job:  # noqa: N801  (read as a statement: with peal.job():)
 def _leave(error):
     """Ends this PE's part because of an exception, without waiting for others."""
     pe, reason = _pe, _reason(error)
+    pe.caller.close_for_good(f"this PE is leaving its job: {reason.decode()}")  # first: nobody enters behind the look
     if pe.caller.busy() or pe.caller.others():
         must("job", "abort", reason)
         if _still_inside(pe.caller):
             _exit_from_a_call(error)
-    pe.caller.close_for_good(f"this PE is leaving its job: {reason.decode()}")
-    pe.leave(reason)
+    if _pe is pe:  # else it was finalize() that was waited for
+        pe.leave(reason)
 
 
 def _still_inside(caller):
@@ -197,9 +216,11 @@ _FORKED = "this process was forked from a PE and is none; start PEs by peal-run,
 
 
 def _in_child():
-    global _caller
-    _caller = None  # its thread is the parent's
-    if _pe is not None:
+    global _caller, _begun
+    of_parent = _pe is not None or _begun is not None
+    _caller = _begun = None  # their thread is the parent's
+    _starting.clear()
+    if of_parent:
         _forget(_FORKED)
 
 

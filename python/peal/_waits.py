@@ -63,7 +63,7 @@ class Caller:
     def __init__(self):
         self._calls = queue.SimpleQueue()
         self._left = []  # interrupted calls that libpeal may still be in
-        self._lock = threading.Lock()  # of that list
+        self._lock = threading.Lock()  # of who takes from that list
         self._under_way = {}  # what is in libpeal or about to be, as keys
         self._closed = None  # why no call is let in, and for whose end
         threading.Thread(target=self._work, name="peal", daemon=True).start()
@@ -160,10 +160,8 @@ class Caller:
                 while not call.done.acquire(timeout=_AWAKE_S):
                     pass
             except BaseException:
-                call.give_up()
-                self._calls.put(call)  # the interrupt may have come before the first time
-                with self._lock:
-                    self._left.append(call)
+                self._left.append(call)  # first, and in one step: a second interrupt may end all that follows
+                self._give_up(call)
                 raise
         if call.error is not None:
             try:
@@ -171,6 +169,11 @@ class Caller:
             finally:
                 call.error = None  # whose traceback has this frame
         return call.result
+
+    def _give_up(self, call):
+        """May be done again, by who finds that an interrupt ended it."""
+        call.give_up()
+        self._calls.put(call)  # the interrupt may have come before the first time
 
     def wait_for_interrupted(self, call):
         """Returns when interrupted calls are done. Raises Error, in the name of `call`, where that is to be asked of
@@ -186,6 +189,7 @@ class Caller:
             while self._left:
                 call = self._left[0]
                 if not call.finished:  # else the interrupt came behind its end, and `done` is had
+                    self._give_up(call)
                     if not call.done.acquire(timeout=seconds):
                         return True
                     call.done.release()

@@ -8,7 +8,11 @@ import re
 import subprocess
 import sys
 import textwrap
+import threading
 import unittest
+import unittest.mock
+
+from peal import _waits
 
 HERE = pathlib.Path(__file__).parent
 PEAL_RUN = pathlib.Path(sys.executable).parent / "peal-run"
@@ -247,6 +251,48 @@ class Interrupts(Job):
             print("ended")
             """), 0, "ended")
 
+    # Hazard: a child that was forked behind such an init() began a job of its own, in libpeal's half of the parent's.
+    def test_a_child_of_an_interrupted_init_is_no_pe(self):
+        self.assert_ends(self.held("""
+            caught = hold("init")
+            try:
+                peal.init()
+                raise AssertionError
+            except KeyboardInterrupt:
+                pass
+            child = os.fork()
+            if child == 0:
+                refused(peal.init, "forked")
+                os._exit(3)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+            caught.set()
+            peal.init()
+            peal.finalize()
+            print("ended")
+            """), 0, "ended")
+
+    # Hazard: what a second interrupt left between two lines was in libpeal, and nobody knew of it.
+    def test_a_second_interrupt_loses_no_call(self):
+        def interrupted(*_):
+            raise KeyboardInterrupt
+        for begun in True, False:
+            with self.subTest(begun=begun):
+                caller, inside, caught = _waits.Caller(), threading.Event(), threading.Event()
+                def enter(call):
+                    caller._enter(call)
+                    if begun:
+                        caller._calls.put(call)
+                        inside.wait()
+                    raise KeyboardInterrupt
+                call = caller.prepare(lambda: (inside.set(), caught.wait()))
+                with unittest.mock.patch.object(_waits._Call, "give_up", interrupted):
+                    self.assertRaises(KeyboardInterrupt, caller.wait, call, enter)
+                if begun:
+                    self.assertTrue(caller.busy())
+                caught.set()
+                self.assertFalse(caller.busy(60))
+                self.assertEqual(caller._under_way, {})
+
     def test_a_finalize_that_was_interrupted_before_it_began_has_ended_nothing(self):
         self.assert_ends(self.held("""
             def interrupt():
@@ -322,18 +368,52 @@ class Threads(Job):
         self.assert_ends(self.waiting("peal.init(); begin(); sys.exit(7)"), 7)
         self.assert_ends(self.waiting("peal.init(); begin(); raise KeyError('x')"), 1, "KeyError: 'x'")
 
-    # Hazard: each thread that had waited left a stream, which is a thread, to the process.
+    # Hazard: each thread that had waited left a stream, which is a thread, to the process; so did a job that was left.
     def test_threads_that_have_waited_leave_nothing(self):
         self.assert_ends(run_text(1, """
             import threading
+            def wait(word):
+                one = threading.Thread(target=peal.signal_wait, args=(word, 1))
+                one.start()
+                one.join()
+                return len(os.listdir("/proc/self/task"))
             with peal.job():
-                word, counts = peal.full(1, 1, np.int64), []
-                for turn in range(20):
-                    one = threading.Thread(target=peal.signal_wait, args=(word, 1))
-                    one.start()
-                    one.join()
-                    counts.append(len(os.listdir("/proc/self/task")))
+                word = peal.full(1, 1, np.int64)
+                counts = [wait(word) for turn in range(20)]
             assert counts[-1] < counts[0] + 10, counts  # one that was joined may yet be ending
+            destroyed, streams = [], []
+            from peal import _job
+            real = _job.FUNCTIONS["stream_destroy"]
+            _job.FUNCTIONS["stream_destroy"] = lambda stream: (destroyed.append(stream), real(stream))
+            try:
+                with peal.job():
+                    wait(peal.full(1, 1, np.int64))
+                    streams = list(_job.current("test").streams)
+                    raise KeyError
+            except KeyError:
+                assert streams and destroyed == streams, (streams, destroyed)
+            print("ended")
+            """), 0, "ended")
+
+    # Hazard: the second init() took what the first had begun for its own.
+    def test_one_thread_begins(self):
+        self.assert_ends(run_text(1, """
+            import threading
+            from peal import _library
+            real, inside, go = _library.FUNCTIONS["init"], threading.Event(), threading.Event()
+            _library.FUNCTIONS["init"] = lambda: (inside.set(), go.wait(), real())[2]
+            first = threading.Thread(target=peal.init, name="first")
+            first.start()
+            inside.wait()
+            try:
+                peal.init()
+                raise AssertionError
+            except peal.Error as error:
+                assert "'first' is inside peal.init()" in str(error), error
+            go.set()
+            first.join()
+            peal.barrier()
+            peal.finalize()
             print("ended")
             """), 0, "ended")
 
