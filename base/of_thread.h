@@ -9,21 +9,42 @@
 // its texts elsewhere, as std::string does.
 #pragma once
 
+#include <forward_list>
+#include <mutex>
+
 #include "base/immortal.h"
 
 namespace peal {
 
-/// The calling thread's T; behind the end of its variables one that is shared by all who come so
-/// late. Name is a type of the caller's own: another value for each.
+/// Values of threads that came behind the end of their variables. They stay: nothing runs later
+/// that could destroy one.
+template <class T>
+class Stayers {
+ public:
+  T& one_more() {
+    const std::lock_guard guard(mutex_);
+    return values_.emplace_front();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::forward_list<T> values_;
+};
+
+/// The calling thread's T; behind the end of its variables another one, which stays as long as the
+/// process. Name is a type of the caller's own: another value for each.
 template <class T, class Name>
 T& of_thread() {
-  static Immortal<T> at_the_end;
+  static Immortal<Stayers<T>> at_the_end;
   constinit static thread_local bool gone = false;
+  constinit static thread_local T* late = nullptr;
   static thread_local const struct Owner {
     ~Owner() { gone = true; }
     mutable T value{};
   } owner;
-  return gone ? *at_the_end : owner.value;
+  if (!gone) return owner.value;
+  if (late == nullptr) late = &(*at_the_end).one_more();
+  return *late;
 }
 
 }  // namespace peal

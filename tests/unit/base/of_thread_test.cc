@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <latch>
 #include <string>
 #include <thread>
 
@@ -41,6 +43,32 @@ TEST(OfThread, IsThereBehindTheEndOfAThreadsVariables) {
     of_thread<std::string, One>() = "early";
   }).join();
   EXPECT_EQ(told, "a text that is too long to lie in the string itself");
+}
+
+// Hazard: threads that came so late wrote to one string, unlocked.
+TEST(OfThread, IsAnotherForEachThreadBehindItsEnd) {
+  struct Late {
+    std::string* told = nullptr;
+    std::latch* all_wrote = nullptr;
+    ~Late() {
+      of_thread<std::string, One>() = *told + ", in a text that is too long to lie in the string";
+      all_wrote->arrive_and_wait();
+      *told = of_thread<std::string, One>();
+    }
+  };
+  std::array<std::string, 2> told{"one", "two"};
+  std::latch all_wrote(2);
+  const auto run = [&](std::string& mine) {
+    thread_local Late late;  // made before, so destroyed behind
+    late.told = &mine;
+    late.all_wrote = &all_wrote;
+    of_thread<std::string, One>() = "early";
+  };
+  std::thread other([&] { run(told[0]); });
+  std::thread([&] { run(told[1]); }).join();
+  other.join();
+  EXPECT_EQ(told[0], "one, in a text that is too long to lie in the string");
+  EXPECT_EQ(told[1], "two, in a text that is too long to lie in the string");
 }
 
 }  // namespace
