@@ -100,7 +100,8 @@ typedef enum {
   PEAL_ERROR_UNSUPPORTED = 3,      /**< this machine, NIC or library cannot do it */
   PEAL_ERROR_CONFIGURATION = 4,    /**< a PEAL_* variable is unknown or malformed */
   PEAL_ERROR_SYSTEM = 5,           /**< a system or verbs call failed, or a kernel did */
-  PEAL_ERROR_TIMEOUT = 6,          /**< a deadline passed */
+  PEAL_ERROR_TIMEOUT = 6,          /**< a deadline of the start, the end or a host's call passed;
+                                of a wait or a kernel it is PEAL_ERROR_SYSTEM */
   PEAL_ERROR_PEER_LOST = 7,        /**< another PE died or left */
   PEAL_ERROR_INTERNAL = 8          /**< a defect of peal */
 } peal_error_code_t;

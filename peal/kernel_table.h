@@ -8,6 +8,10 @@
 //
 //   peal_kernel_table() -> KernelTable -> Entry: name, parameters, launch(LaunchRequest)
 //
+// Of libraries that one process loads, each shows peal_kernel_table and peal::simt's threadIdx,
+// blockIdx, blockDim and gridDim alone, by a version script of the linker's: else inline variables,
+// these tables among them, are those of the first library of g++'s that has one of that name.
+//
 // The layout is that of C, for ctypes and the like. Arguments are plain values: what
 // peal_context() and peal_team_value() fill in, addresses, numbers.
 #pragma once
