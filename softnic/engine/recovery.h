@@ -62,6 +62,21 @@ class Recovery {
     return right_for(pending.opcode) == kRemoteRead || right_for(pending.opcode) == kRemoteAtomic;
   }
 
+  /// Packets of READs and atomics that have been sent, the WQE at `next` among them, and not
+  /// answered.
+  PEAL_HD static uint32_t owed(const QueuePair& qp) {
+    const Sender& send = qp.send;
+    uint32_t owed = 0;
+    for (uint32_t i = send.head; i != send.tail; ++i) {
+      const PendingWqe& pending = send.window[i % Sender::kWindow];
+      if (!fetching(pending)) continue;
+      const int32_t sent = psn_distance(send.psn, pending.first_psn);
+      const auto packets = static_cast<int32_t>(pending.packets);
+      owed += static_cast<uint32_t>(sent < packets ? sent : packets) - pending.answered;
+    }
+    return owed;
+  }
+
   // ---- time
 
   /// Starts the clock of one more series of tries.

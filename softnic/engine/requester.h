@@ -96,6 +96,12 @@ class Requester : private Recovery {
     return qp.service == Service::kDcInitiator ? qp.send.way.lid : qp.attributes.remote_lid;
   }
 
+  /// The responder keeps 16 answers for repeated atomics.
+  PEAL_HD static uint32_t initiator_depth(const QueuePair& qp) {
+    const uint32_t log_depth = qp.attributes.log_initiator_depth;
+    return 1u << (log_depth < 4 ? log_depth : 4);
+  }
+
   PEAL_HD bool may_start(QueuePair& qp) {
     Sender& send = qp.send;
     const Request& request = send.request;
@@ -111,9 +117,7 @@ class Requester : private Recovery {
       default:
         break;
     }
-    // The responder keeps 16 answers for repeated atomics.
-    const uint32_t log_depth = qp.attributes.log_initiator_depth;
-    if (request.fetches() && send.reads >= 1u << (log_depth < 4 ? log_depth : 4)) return false;
+    if (request.fetches() && send.reads >= initiator_depth(qp)) return false;
     if (!request.travels() || qp.service != Service::kDcInitiator) return true;
     return connect_dc(qp);
   }
@@ -457,6 +461,8 @@ class Requester : private Recovery {
     const uint32_t bytes = next_bytes(qp, send.segment);
     const bool reads = send.request.opcode == mlx5::Opcode::kRdmaRead;
     if (reads && send.read_bytes + bytes > kReadPacketsInFlight * send.segment) return false;
+    // Elsewhere each packet of a READ counts as a request.
+    if (is_far(lid) && send.request.fetches() && owed(qp) >= initiator_depth(qp)) return false;
     Packet packet = packet_of(qp, bytes);
     Cursor cursor = send.cursor;
     Payload payload;

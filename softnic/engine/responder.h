@@ -212,6 +212,26 @@ PEAL_HD Response act_send(Port& port, QueuePair& qp, const Arrival& arrival,
   return {};
 }
 
+/// The lengths of a request agree with each other; `brought` is what came with it.
+PEAL_HD bool well_formed(const QueuePair& qp, const Packet& packet, uint32_t brought) {
+  return packet.total <= kWholeSegment && packet.offset <= packet.total &&
+         packet.bytes <= packet.total - packet.offset &&
+         (!brings_data(packet.opcode) || brought == packet.bytes) && same_packets(qp, packet);
+}
+
+/// A READ that has been answered before. The peer may have lost the right to it since, or it is a
+/// straggler of an older connection: it is dropped then, and the queue pair lives on.
+PEAL_HD Response read_again(const Port& port, const QueuePair& qp, const Packet& packet) {
+  const Response dropped = {.verdict = Verdict::kDropped};
+  if (!responds(qp) || !allows(qp.attributes, kRemoteRead) || !well_formed(qp, packet, 0))
+    return dropped;
+  if (packet.total == 0) return {};
+  const Key* key = find_key(port, packet.rkey);
+  if (!grants(key, qp.pd, kRemoteRead)) return dropped;
+  const std::byte* at = locate(*key, packet.address, packet.total);
+  return at == nullptr ? dropped : Response{.memory = at + packet.offset};
+}
+
 /// Stores what a WRITE brings at once.
 struct StoreNow {
   PEAL_HD void operator()(std::byte* at, const Payload& payload) const {
@@ -234,11 +254,8 @@ PEAL_HD Response respond(Port& port, QueuePair& qp, const Arrival& arrival, cons
   if ((right == 0 && !sends) || !allows(qp.attributes, right)) {
     return refuse(port, qp, Syndrome::kRemoteInvalidRequest);
   }
-  if (packet.total > kWholeSegment || packet.offset > packet.total ||
-      packet.bytes > packet.total - packet.offset || (brings && payload.bytes != packet.bytes) ||
-      !same_packets(qp, packet)) {
+  if (!well_formed(qp, packet, payload.bytes))
     return refuse(port, qp, Syndrome::kRemoteInvalidRequest);
-  }
   if (sends) return act_send(port, qp, arrival, payload);
   std::byte* at = nullptr;
   if (packet.total > 0) {  // a message without bytes names no memory

@@ -4,7 +4,8 @@
 //
 //   psn == expected   execute, then acknowledge or answer with data
 //   psn <  expected   a repeat: WRITEs and SENDs are acknowledged again, READs read again, atomics
-//                     answered from the record of what they returned, never executed twice
+//                     answered from the record of what they returned, never executed twice. One
+//                     that may not be any more is dropped: nothing old fails a queue pair
 //   psn >  expected   something is missing: ask for it once
 #pragma once
 
@@ -91,6 +92,7 @@ class RequestServer {
       case Verdict::kRefused:
         return refuse_to(packet, answer.syndrome);
       case Verdict::kNotReady: {
+        receive.resend_asked = true;  // it comes again without: no gap is told of what follows it
         Packet later = answer_to(packet, PacketKind::kNotReady);
         later.detail = static_cast<uint8_t>(answer.value);
         return replies_.answer(later, Payload{});
@@ -109,7 +111,7 @@ class RequestServer {
     }
   }
 
-  PEAL_HD void repeat(QueuePair& qp, Receiver& receive, const Packet& packet) {
+  PEAL_HD void repeat(const QueuePair& qp, const Receiver& receive, const Packet& packet) {
     const uint32_t right = right_for(packet.opcode);
     if (brings_data(packet.opcode)) {
       Packet answer = answer_to(packet, PacketKind::kAck);
@@ -117,8 +119,8 @@ class RequestServer {
       return replies_.acknowledge(answer);
     }
     if (right == kRemoteRead) {
-      const Response answer = respond(port_, qp, {packet, receive, lid_, now_}, Payload{});
-      if (answer.verdict == Verdict::kRefused) return refuse_to(packet, answer.syndrome);
+      const Response answer = read_again(port_, qp, packet);
+      if (answer.verdict != Verdict::kDone) return;
       return send_data(packet, answer.memory, packet.bytes);
     }
     for (const Receiver::Answered& old : receive.replay) {

@@ -20,8 +20,10 @@ constexpr bool is_remote(uint16_t lid) { return lid >= 0x4000 && lid <= 0xbfff; 
 /// Any thread may call.
 class RemoteNics {
  public:
-  /// The LID of that address, from the first time it is asked for on; 0 when there are no more.
+  /// The LID of that address, from the first time it is asked for on; 0 when there are no more, and
+  /// for what is no address of one host.
   uint16_t lid_for(const Ipv4& address) {
+    if (address[0] == 0 || address[0] >= 224) return 0;
     const std::lock_guard lock(mutex_);
     if (const auto known = lids_.find(number(address)); known != lids_.end()) return known->second;
     if (addresses_.size() == kMost) return 0;

@@ -267,6 +267,7 @@ Packet Requests::at(uint32_t i, Payload& payload) const {
       packet.opcode = atomic_of(from_.opcode, &small);
       packet.total = packet.bytes = small ? 4 : 8;
       payload.append(reinterpret_cast<const std::byte*>(&operands_), sizeof operands_);
+      if (interrupts(packet)) spoil(packet);
       break;
     }
     default:
@@ -286,7 +287,13 @@ Packet Requests::read(uint32_t i) const {
   packet.bytes = std::min(from_.length - packet.offset, mtu_);
   if (packet.offset + packet.bytes < packet.total)
     packet.flags = static_cast<uint8_t>(packet.flags & ~kLastOfMessage);
+  if (interrupts(packet)) spoil(packet);
   return packet;
+}
+
+/// A READ or an atomic whose turn it is, in the middle of a WRITE or a SEND.
+bool Requests::interrupts(const Packet& packet) const {
+  return inbound_.in_message && packet.psn == qp_.receive.expected_psn;
 }
 
 /// WRITE and SEND.
@@ -343,7 +350,6 @@ std::optional<RoceFrame> answer_frame(const Packet& packet, const Payload& paylo
                                       uint32_t messages) {
   RoceFrame frame;
   frame.opcode = Opcode::kAcknowledge;
-  frame.pkey = kDefaultPkey;
   frame.qpn = packet.destination;
   frame.psn = packet.psn;
   frame.msn = messages;

@@ -63,6 +63,7 @@ class Requests {
   void go_on(Packet& packet) const;
   void transfer(Packet& packet) const;
   Packet read(uint32_t i) const;
+  bool interrupts(const Packet& packet) const;
 
   const QueuePair& qp_;
   const Inbound& inbound_;
@@ -72,8 +73,8 @@ class Requests {
   AtomicOperands operands_ = {};
 };
 
-/// An answer of this NIC's engine as a frame; nothing for what RoCE has no word for. `data` is the
-/// opcode for an answer that brings data.
+/// An answer of this NIC's engine as a frame, but for its P_Key; nothing for what RoCE has no word
+/// for. `data` is the opcode for an answer that brings data.
 std::optional<RoceFrame> answer_frame(const Packet& packet, const Payload& payload, Opcode data,
                                       uint32_t messages);
 

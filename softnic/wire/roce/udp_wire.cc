@@ -18,11 +18,15 @@ namespace {
 /// (net.core.rmem_max) has room for, of the largest.
 constexpr int32_t kWindow = 40;
 constexpr int kRounds = 4;  // of receiving, before queue pairs get their turn
+/// All this is under the engine's lock: READs of many packets share so many answers in one poll.
+constexpr uint32_t kMostAnswers = 512;
+/// What is older than this is no repeat but a straggler of another connection.
+constexpr int32_t kOldestRepeat = 1 << 16;
 
 // A try of the engine's is as long as the client says, a second and more: what a network loses is
 // asked for again much earlier. Nobody gives up earlier for that.
 constexpr uint64_t kLookEvery = 500'000;        // ns
-constexpr uint64_t kFirstPatience = 2'000'000;  // doubled each time
+constexpr uint64_t kFirstPatience = 2'000'000;  // doubled each time in vain, halved by progress
 constexpr uint64_t kLongestPatience = 64'000'000;
 
 constexpr uint8_t kHopLimit = 64;
@@ -58,7 +62,10 @@ class UdpWire::Answers {
   void next(Opcode data, bool finishes) {
     data_ = data;
     finishes_ = finishes;
+    goes_on_ = false;
   }
+  /// It was answered with data.
+  bool goes_on() const { return goes_on_; }
   void acknowledge(const Packet& packet) {
     connection_.held = packet;
     if (!connection_.holds) wire_.holding_.push_back(qpn_);
@@ -67,8 +74,9 @@ class UdpWire::Answers {
   void answer(const Packet& packet, const Payload& payload) {
     wire_.acknowledge(qpn_);
     const bool done = finishes_ && packet.kind == PacketKind::kData;
-    wire_.answer(connection_.peer, packet, payload, data_,
-                 connection_.inbound.messages + (done ? 1 : 0));
+    const uint32_t messages = connection_.inbound.messages + (done ? 1 : 0);
+    const bool whole = wire_.answer(connection_, packet, payload, data_, messages);
+    goes_on_ = whole && packet.kind == PacketKind::kData;
   }
 
  private:
@@ -77,6 +85,7 @@ class UdpWire::Answers {
   uint32_t qpn_;
   Opcode data_ = Opcode::kReadResponseOnly;
   bool finishes_ = false;
+  bool goes_on_ = false;
 };
 
 SendStatus UdpWire::open(uint16_t lid, uint64_t& generation) {
@@ -123,23 +132,29 @@ bool UdpWire::emit(const Ipv4& to, const RoceFrame& frame, const Payload& payloa
   return true;
 }
 
-void UdpWire::answer(const Ipv4& to, const Packet& packet, const Payload& payload, Opcode data,
-                     uint32_t messages) {
-  const std::optional<RoceFrame> frame = answer_frame(packet, payload, data, messages);
-  if (!frame) return;
+/// False when the memory that it brings has gone: the peer hears that instead.
+bool UdpWire::answer(const Connection& connection, const Packet& packet, const Payload& payload,
+                     Opcode data, uint32_t messages) {
+  const Ipv4& to = connection.peer;
+  std::optional<RoceFrame> frame = answer_frame(packet, payload, data, messages);
+  if (!frame) return true;
+  frame->pkey = connection.pkey;
   const uint32_t ahead = payload.bytes - frame->bytes;
   const uint64_t before = port_.lost_pages;
-  if (emit(to, *frame, payload, ahead)) return;
+  if (emit(to, *frame, payload, ahead)) return true;
   if (port_.lost_pages == before) {
     ++counts_.no_room;
-    return;
+    return true;
   }
   Packet refusal = packet;
   refusal.kind = PacketKind::kRefuse;
   refusal.detail = static_cast<uint8_t>(mlx5::Syndrome::kRemoteAccess);
   Payload nothing;
   nothing.clear();
-  if (const auto nak = answer_frame(refusal, nothing, data, messages)) emit(to, *nak, nothing, 0);
+  frame = answer_frame(refusal, nothing, data, messages);
+  frame->pkey = connection.pkey;
+  emit(to, *frame, nothing, 0);
+  return false;
 }
 
 void UdpWire::acknowledge(uint32_t qpn) {
@@ -151,14 +166,14 @@ void UdpWire::acknowledge(uint32_t qpn) {
   place_held(port_, qpn);  // what it acknowledges is in memory
   Payload nothing;
   nothing.clear();
-  answer(connection.peer, connection.held, nothing, Opcode::kAcknowledge,
-         connection.inbound.messages);
+  answer(connection, connection.held, nothing, Opcode::kAcknowledge, connection.inbound.messages);
 }
 
 // ---- what arrives
 
 bool UdpWire::poll(uint64_t now) {
   now_ = now;
+  rest_ = kMostAnswers;
   bool worked = false;
   for (int round = 0; round < kRounds; ++round) {
     const std::vector<Arrived>& datagrams = network_.receive();
@@ -168,7 +183,11 @@ bool UdpWire::poll(uint64_t now) {
     for (const Arrived& datagram : datagrams) {
       if (!down) take(datagram);
     }
-    while (!holding_.empty()) acknowledge(holding_.back());
+    while (!holding_.empty()) {
+      const uint32_t qpn = holding_.back();
+      holding_.pop_back();
+      acknowledge(qpn);
+    }
   }
   if (now_ >= next_look_) hurry();
   return worked;
@@ -229,9 +248,15 @@ void UdpWire::take_datagram(const Arrived& datagram, const RoceFrame& frame) {
 }
 
 void UdpWire::take_request(const Arrived& datagram, const RoceFrame& frame, const QueuePair& qp) {
+  const int32_t ahead = psn_distance(frame.psn, qp.receive.expected_psn);
+  if (ahead < -kOldestRepeat) {
+    ++counts_.strange;
+    return;
+  }
   Connection& connection = connections_[qp.qpn];
   connection.inbound.meet(qp);
   connection.peer = datagram.from;
+  connection.pkey = qp.attributes.pkey;
   Answers answers(*this, connection, qp.qpn);
   RequestServer<Answers> server(port_, qp.attributes.remote_lid, answers, now_);
   const Requests requests(qp, connection.inbound, frame);
@@ -240,11 +265,14 @@ void UdpWire::take_request(const Arrived& datagram, const RoceFrame& frame, cons
     const Packet packet = requests.at(i, payload);
     const uint32_t before = qp.receive.expected_psn;
     const bool is_new = packet.psn == before;
+    if (ahead < 0 && is_new) break;  // a repeat begins nothing new
+    if (rest_ > 0) --rest_;
     answers.next(requests.answer_opcode(i), is_new && (packet.flags & kLastOfMessage) != 0);
     server.serve(packet, payload);
     const bool executed = is_new && qp.receive.expected_psn != before;
     if (executed) connection.inbound.executed(packet);
-    if (!executed && psn_distance(packet.psn, before) >= 0) break;
+    // Of a READ that ends early the peer asks for the rest.
+    if (!answers.goes_on() || rest_ == 0) break;
   }
 }
 
@@ -266,24 +294,27 @@ void UdpWire::watch(const Packet& packet) {
   if (fresh) flow->second = {qp->send.acked_psn, now_, kFirstPatience};
 }
 
-/// Of queue pairs that wait for an answer too long the engine sends what is not acknowledged.
+/// Queue pairs that wait for an answer too long send what is not acknowledged once more. That is no
+/// try of the engine's: those are counted, and end.
 void UdpWire::hurry() {
   next_look_ = now_ + kLookEvery;
   for (auto flow = flows_.begin(); flow != flows_.end();) {
-    flow = still_waits(flow->first, flow->second) ? std::next(flow) : flows_.erase(flow);
+    flow = goes_on(flow->first, flow->second) ? std::next(flow) : flows_.erase(flow);
   }
 }
 
-bool UdpWire::still_waits(uint32_t qpn, Flow& flow) const {
+bool UdpWire::goes_on(uint32_t qpn, Flow& flow) const {
   QueuePair* const qp = find_qp(port_, qpn);
-  if (qp == nullptr || qp->state != QpState::kReadyToSend || qp->send.drained()) return false;
-  Sender& send = qp->send;
-  if (send.acked_psn != flow.acked || send.paused_until > now_) {
-    flow = {send.acked_psn, now_, kFirstPatience};
+  if (qp == nullptr || qp->state != QpState::kReadyToSend) return false;
+  const Sender& send = qp->send;
+  if (send.acked_psn != flow.acked) {
+    flow = {send.acked_psn, now_, std::max(flow.patience / 2, kFirstPatience)};
+  } else if (send.drained() || send.paused_until > now_) {
+    flow.since = now_;
   } else if (now_ - flow.since >= flow.patience) {
     flow.since = now_;
     flow.patience = std::min(2 * flow.patience, kLongestPatience);
-    if (send.resend_at > now_) send.resend_at = now_;
+    Recovery(port_, now_).rewind(*qp);
   }
   return true;
 }

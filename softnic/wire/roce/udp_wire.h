@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "softnic/engine/engine.h"
+#include "softnic/engine/recovery.h"
 #include "softnic/engine/serve.h"
 #include "softnic/wire/roce/datagrams.h"
 #include "softnic/wire/roce/remote_nics.h"
@@ -28,7 +29,7 @@ struct Counts {
   uint64_t taken = 0;
   uint64_t wrong_icrc = 0;  // or too short for one, or too long
   uint64_t malformed = 0;   // headers that cannot be
-  uint64_t strange = 0;     // for no queue pair, or not from its peer
+  uint64_t strange = 0;     // for no queue pair, not from its peer, or far too old
   uint64_t no_room = 0;     // answers that there was no room for
 };
 
@@ -58,7 +59,7 @@ class UdpWire {
   int take_trouble() { return network_.take_trouble(); }
 
  private:
-  /// What one queue pair waits for.
+  /// How one queue pair's requests get on.
   struct Flow {
     uint32_t acked = 0;
     uint64_t since = 0;     // nothing came
@@ -70,21 +71,22 @@ class UdpWire {
     Packet held = {};
     bool holds = false;
     Ipv4 peer = {};
+    uint16_t pkey = 0;
   };
   class Answers;
 
   bool window_is_full(const Packet& packet) const;
   void watch(const Packet& packet);
   void hurry();
-  bool still_waits(uint32_t qpn, Flow& flow) const;
+  bool goes_on(uint32_t qpn, Flow& flow) const;
   void take(const Arrived& datagram);
   void take_datagram(const Arrived& datagram, const RoceFrame& frame);
   void take_request(const Arrived& datagram, const RoceFrame& frame, const QueuePair& qp);
   void take_answer(const RoceFrame& frame);
   void acknowledge(uint32_t qpn);
   bool emit(const Ipv4& to, const RoceFrame& frame, const Payload& payload, uint32_t ahead);
-  void answer(const Ipv4& to, const Packet& packet, const Payload& payload, Opcode data,
-              uint32_t messages);
+  bool answer(const Connection& connection, const Packet& packet, const Payload& payload,
+              Opcode data, uint32_t messages);
 
   Port& port_;
   Datagrams& network_;
@@ -92,6 +94,7 @@ class UdpWire {
   Counts counts_;
   uint64_t now_ = 0;
   uint64_t next_look_ = 0;
+  uint32_t rest_ = 0;  // packets that READs may still be answered with in this poll
   std::unordered_map<uint32_t, Flow> flows_;              // by queue pair
   std::unordered_map<uint32_t, Connection> connections_;  // likewise
   std::vector<uint32_t> holding_;                         // queue pairs that hold one back

@@ -168,4 +168,19 @@ struct Far {
   uint64_t now = 1;
 };
 
+inline void fill(std::byte* at, size_t bytes, uint32_t seed) {
+  std::mt19937 random(seed);
+  for (size_t i = 0; i < bytes; ++i) at[i] = static_cast<std::byte>(random());
+}
+
+inline uint32_t below(std::mt19937& random, uint32_t most) {
+  return std::uniform_int_distribution<uint32_t>(0, most - 1)(random);
+}
+
+inline std::vector<int> opcodes_of(const End& end) {
+  std::vector<int> opcodes;
+  for (const auto& datagram : end.sent) opcodes.push_back(static_cast<int>(datagram[0]));
+  return opcodes;
+}
+
 }  // namespace peal::softnic::testing
