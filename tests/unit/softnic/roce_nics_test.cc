@@ -4,6 +4,7 @@
 // addresses and in no other way.
 #include <algorithm>
 #include <cstdlib>
+#include <random>
 #include <string>
 
 #include "tests/unit/softnic/processes.h"
@@ -13,13 +14,14 @@ namespace {
 
 using Ipv4 = std::array<uint8_t, 4>;
 
-/// Four addresses that no other test uses now: of 127.0.0.0/8, by process.
+/// Four addresses that no other test uses now: 127.64.0.0 to 127.191.255.255 by chance, as process
+/// numbers are not unique across sandboxes. tests/mp/apart.sh has those above.
 std::string addresses() {
-  const auto pid = static_cast<uint32_t>(getpid());
+  static const uint32_t first = std::random_device()() & 0x7ffffc;
   std::string list;
-  for (uint32_t i = 1; i <= 4; ++i) {
-    list += (i == 1 ? "" : ",") + std::string("127.") + std::to_string(64 + (pid >> 14 & 127)) +
-            "." + std::to_string(pid >> 6 & 255) + "." + std::to_string((pid & 63) * 4 + i - 1);
+  for (uint32_t number = first; number < first + 4; ++number) {
+    list += (number == first ? "127." : ",127.") + std::to_string(64 + (number >> 16)) + "." +
+            std::to_string(number >> 8 & 255) + "." + std::to_string(number & 255);
   }
   return list;
 }
