@@ -146,7 +146,7 @@ def lose_a_host(machines):
 
 
 LOSSES = {
-    "lose_a_pe_and_go_on": lambda machines: lose_a_pe_and_go_on(machines, "111", "signal 9"),
+    "lose_a_pe_and_go_on": lambda machines: lose_a_pe_and_go_on(machines, "111", "has ended"),
     "lose_a_pe_of_another_host_and_go_on": lambda machines: lose_a_pe_and_go_on(machines, "1223", "has ended"),
     "lose_the_only_pe_of_a_host_and_go_on": lambda machines: lose_a_pe_and_go_on(machines, "123", "as its host says"),
     "hear_of_an_abort": hear_of_an_abort,
