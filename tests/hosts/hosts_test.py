@@ -10,6 +10,7 @@ JOBS and LOSSES are the list of what must pass. Skipped, with the reason, where 
 """
 import os
 import pathlib
+import re
 import secrets
 import shutil
 import sys
@@ -117,6 +118,10 @@ def lose_a_pe_and_go_on(machines, where, why):
     pes = start(machines, where, "survive")
     finish(machines, pes)
     require_going_on(pes, why)
+    # How a process has ended can be read until its parent has fetched it: who comes later says nothing of it.
+    told = re.findall(r"PE 1 \(process \d+\) has ended before the job did(.*); all waits end", pes[0].text() + pes[2].text())
+    require(pes, all(how == "" or how.startswith((": it was ended by signal 9", ": it has ended, as its host says"))
+                     for how in told), "signal 9, or nothing of how")
 
 
 def hear_of_an_abort(machines):
