@@ -78,6 +78,9 @@ struct AddressPath {
   uint8_t gid[16] = {};
 };
 
+/// Bytes of a path MTU's QPC code, 1 to 5.
+PEAL_HD constexpr uint32_t mtu_bytes(uint32_t code) { return 128u << (code & 7); }
+
 /// What the state transitions set. A transition takes all of them: whoever changes some queries
 /// first. Sequence numbers count only in the transition that carries them.
 struct QueuePairAttributes {

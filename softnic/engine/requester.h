@@ -88,7 +88,7 @@ class Requester : private Recovery {
   /// Bytes that a packet of the queue pair carries at most.
   PEAL_HD uint32_t segment_of(const QueuePair& qp, uint16_t lid) const {
     const uint32_t most = wire_.segment_bytes(lid);
-    const uint32_t mtu = 128u << (qp.attributes.mtu & 7);
+    const uint32_t mtu = mtu_bytes(qp.attributes.mtu);
     return is_far(lid) && mtu < most ? mtu : most;
   }
 

@@ -166,7 +166,7 @@ PEAL_HD bool same_packets(const QueuePair& qp, const Packet& packet) {
   const uint8_t mine = qp.attributes.mtu;
   if (qp.service == Service::kDcTarget || packet.mtu == mine) return true;
   const uint32_t least = packet.mtu < mine ? packet.mtu : mine;
-  return packet.total <= 128u << (least & 7);
+  return packet.total <= mtu_bytes(least);
 }
 
 /// The receive entry cannot take the message: both ends hear of it. A DC target survives.

@@ -18,9 +18,6 @@
 
 namespace peal::softnic::roce {
 
-/// Bytes of that QPC code.
-constexpr uint32_t mtu_bytes(uint8_t code) { return 128u << (code & 7); }
-
 /// What the requests that come to a queue pair have led to.
 struct Inbound {
   uint32_t peer_qpn = 0;    // whose connection that is
