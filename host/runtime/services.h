@@ -69,6 +69,7 @@ struct Services {
   JobMembership& job_;
   MemoryFabric& fabric_;
   ContextParts& parts_;
+  std::vector<int> found_lost_;  // PEs of other hosts; of the watcher's thread
 
  public:
   FlightLog flight;
@@ -77,7 +78,7 @@ struct Services {
   Inquiry inquiry;
   CallEngine calls;
   HostWatch host_watch;
-  Watcher watcher;  // last: its thread uses what is above
+  Watcher watcher;  // the last member: its thread uses all others, until its destructor has run
 
  private:
   Watcher::Callbacks watcher_calls();
@@ -86,8 +87,6 @@ struct Services {
   /// To PEs of other hosts: what this PE found of theirs, and, where it `speaks`, of its own host.
   void pass_on_losses(bool speaks);
   bool left_in_order(int pe) const;
-
-  std::vector<int> found_lost_;  // PEs of other hosts; of the watcher's thread
   void take_messages();
 };
 
