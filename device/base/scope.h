@@ -56,7 +56,7 @@ PEAL_DEVICE T& block_shared() {
 #endif
 }
 
-/// The launch's dynamic shared memory, WholeGrid::shared_bytes long.
+/// The launch's dynamic shared memory, Grid::shared_bytes long.
 template <class T>
 PEAL_DEVICE T* dynamic_shared() {
 #if PEAL_CUDA

@@ -87,7 +87,9 @@ inline constexpr uint32_t kMarkBatch = 8;  // portions of marks that a lane load
 inline constexpr uint32_t kLookBatch = 4;  // queues that it looks at at once
 
 /// The queues that a caller drains, and their marks: queue i has bit i % 64 of word i / 64. The
-/// lanes that share the looking take portions of a word in turn.
+/// lanes that share the looking take portions of a word in turn. Threads of many blocks, each of
+/// which drains all queues of a context by itself, begin at their own ones, and meet where others
+/// have waited already: of a queue that is complete each finds that by a look.
 struct Marked {
   const uint64_t* marks;
   std::byte* queues;  // the first one
@@ -95,13 +97,23 @@ struct Marked {
   uint32_t count;
   uint32_t lane;
   uint32_t lanes;
+  uint32_t begin;  // the queue to begin with; 0 where lanes share the looking
 
+  /// Queue i of the order of looking.
   PEAL_DEVICE SendQueue& queue(uint32_t i) const {
-    return *reinterpret_cast<SendQueue*>(queues + uint64_t{i} * stride);
+    const uint32_t number = i / 64 * 64 + (i + begin) % 64;
+    return *reinterpret_cast<SendQueue*>(queues + uint64_t{number} * stride);
   }
   /// Queues that one portion of marks is about.
   PEAL_DEVICE uint32_t portion() const { return lanes == 1 ? 64 : kLookBatch; }
 };
+
+/// Marked::begin.
+template <Reach R, class S>
+PEAL_DEVICE uint32_t first_drained(const ContextFields& ctx, S) {
+  if constexpr (R != Reach::kGpu || !std::is_same_v<S, Thread>) return 0;
+  return block_in_grid() % ctx.queues_per_peer * static_cast<uint32_t>(ctx.n_pes);
+}
 
 template <Reach R, class S>
 PEAL_DEVICE Marked marked_of(const BasicContext<R>& ctx, S scope) {
@@ -114,7 +126,8 @@ PEAL_DEVICE Marked marked_of(const BasicContext<R>& ctx, S scope) {
           static_cast<uint32_t>(ctx.queue_stride),
           range.count,
           scope.rank(),
-          scope.size()};
+          scope.size(),
+          first_drained<R>(ctx, scope)};
 }
 
 /// Takes the lowest bit out of `bits`, and answers its number.
@@ -131,8 +144,10 @@ PEAL_DEVICE uint64_t marks_at(const Marked& m, uint32_t at, bool everywhere) {
   if (first >= m.count) return 0;
   const uint64_t whole = ~uint64_t{0} >> (64 - m.portion());
   const uint32_t left = m.count - first;
-  if (everywhere) return left < m.portion() ? (uint64_t{1} << left) - 1 : whole;
-  return load_batched<R>(&m.marks[first / 64]) >> first % 64 & whole;  // none behind the last queue
+  uint64_t marks = left < m.portion() ? (uint64_t{1} << left) - 1 : whole;
+  // No queue behind the last one is marked.
+  if (!everywhere) marks = load_batched<R>(&m.marks[first / 64]) >> first % 64 & whole;
+  return m.begin % 64 == 0 ? marks : marks >> m.begin % 64 | marks << (64 - m.begin % 64);
 }
 
 /// Calls visit(first, marks) for each portion of the calling lane in which queues are marked: queue
@@ -149,8 +164,10 @@ PEAL_DEVICE void for_each_portion(const Marked& m, const ContextState* state, co
       marks[k] = marks_at<R>(m, from + k * m.lanes, everywhere);
       found |= uint64_t{marks[k] != 0} << k;
     }
-    while (found != 0) {
-      const uint32_t k = take_bit(&found);
+    const uint32_t begin = m.begin / 64 - from;
+    uint64_t later = begin < kMarkBatch ? found & ((uint64_t{1} << begin) - 1) : 0;
+    for (found ^= later; (found | later) != 0;) {
+      const uint32_t k = take_bit(found != 0 ? &found : &later);
       visit((from + k * m.lanes) * m.portion(), marks[k]);
     }
   }
@@ -202,6 +219,13 @@ struct Found {
   uint32_t quiet = 0;   // nothing was posted since quiet looked last
   uint32_t masked = 0;  // their PE was given up: nobody waits there
 };
+
+/// True for who keeps the marks: where blocks share the queues that is block 0, or the quiet of one
+/// block would be the second look behind another's, and each queue marked anew by each kernel.
+template <Reach R>
+PEAL_DEVICE bool unmarks() {
+  return R != Reach::kGpu || block_in_grid() == 0;
+}
 
 /// Sorts idle queues, of which all that was posted is complete, into those where nothing was posted
 /// since quiet looked last and others. A queue stays marked until quiet has found it so twice:
@@ -264,7 +288,7 @@ PEAL_DEVICE Found look_at(const Marked& m, uint32_t first, uint64_t marks) {
     }
     posted[k] = posted_end(posted[k]);
   }
-  if (idle != 0) found.quiet = look_back<R>(m, first, marks, idle, posted);
+  if (idle != 0 && unmarks<R>()) found.quiet = look_back<R>(m, first, marks, idle, posted);
   return found;
 }
 
@@ -281,7 +305,7 @@ PEAL_DEVICE_COLD Status drain_queues(Marked m, const ContextState* state) {
         SendQueue& q = m.queue(first + take_bit(&marks));
         if ((found.busy & bit) != 0) {
           const Status drained = nic::drain<R>(q);
-          if (drained == Status::kOk) {
+          if (drained == Status::kOk && unmarks<R>()) {
             store_relaxed<R>(&q.looked, posted_end(load_relaxed<R>(&q.posted)));
           }
           if (status == Status::kOk) status = drained;

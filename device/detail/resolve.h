@@ -156,13 +156,17 @@ PEAL_DEVICE Destination resolve_far(const ContextFields& ctx, const Asked& asked
 }
 
 /// Checks PE, range and alignment; finds how the range is reached: mapped here, or by the queue of
-/// the calling block.
-PEAL_DEVICE Destination resolve(const ContextFields& ctx, const Asked& asked) {
+/// the calling block. `far` is the context again, for what is not at hand.
+PEAL_DEVICE Destination resolve(const ContextFields& ctx, const ContextFields& far,
+                                const Asked& asked) {
   const auto mapped_at = [](std::byte* at) { return Destination{at, nullptr, {}, Status::kOk}; };
   const Near near = find_near(ctx, asked);
   if (near.here) return mapped_at(near.address);
   return find_near_window(ctx, asked, near, mapped_at,
-                          [&] { return resolve_far(ctx, asked, near); });
+                          [&] { return resolve_far(far, asked, near); });
+}
+PEAL_DEVICE Destination resolve(const ContextFields& ctx, const Asked& asked) {
+  return resolve(ctx, ctx, asked);
 }
 
 /// The same for the lanes of a scope, which meet a fault together. Into memory, so that no register
@@ -174,9 +178,13 @@ PEAL_DEVICE void resolve_together(const ContextFields& ctx, S scope, Asked asked
     *found = resolve(ctx, asked);
   } else {
     asked.counts = false;
-    *found = resolve(ctx, asked);
+    // Fields that lie in memory, read side by side: behind an acquire each goes there again, and
+    // behind a branch one after the other.
+    const ContextFields far = ctx;
+    in_memory(&ctx);
+    *found = resolve(ctx, far, asked);
     in_memory(found);
-    if (ctx.state->faults != nullptr && found->direct != nullptr && found->status == Status::kOk) {
+    if (found->direct != nullptr && found->status == Status::kOk && ctx.state->faults != nullptr) {
       // As a ticket, for which scopes have their shared memory already.
       found->status = by_leader(scope, [&] {
                         return Ticket{nullptr, 0, meet_fault(ctx.state, asked)};

@@ -3,10 +3,9 @@
 // How written requests get from lanes that share a queue to its NIC: in the order reserved, by one
 // lane at a time, and nobody waits for those ahead.
 //
-//   posted         one word: how far the queue is published, kRinging, kWanted
-//   (shared/send_queue.h) ready[block]   "the request from here on is written, and takes so many
-//   blocks", of one that is
-//                  not published yet; else 0
+//   posted         one word (shared/send_queue.h): how far the queue is published, and two flags
+//   ready[block]   of a request that begins there, is written and is not published yet: how many
+//                  blocks it takes; else 0
 //
 // A lane takes `posted` by setting kRinging. One that comes alone, with nothing before its request,
 // rings and gives it back. One that finds somebody ringing leaves its word in `ready`, says so by
@@ -54,16 +53,16 @@ PEAL_HD bool is_near(const Q& q) {
   return kMmioMayOvertake && q.fence == NicFence::kGpu;
 }
 
-/// Tells the NIC of everything up to `end`.
+/// Tells the NIC of everything up to `end`; `nic` is q.nic, or was.
 template <Reach R, AnyQueue Q>
-PEAL_HD void tell_until(Q& q, uint64_t end, bool near) {
+PEAL_HD void tell_until(Q& q, const typename Q::Model::WorkQueue& nic, uint64_t end, bool near) {
   // kRungBeforePoll, `rung` before the NIC hears: a completion can only be for something that
   // `rung` already covers.
   store_relaxed<R, Edge::kRungBeforePoll>(&q.rung, end);
   if (near) {
-    Q::Model::template tell<Reach::kGpu>(q.nic, end);
+    Q::Model::template tell<Reach::kGpu>(nic, end);
   } else {
-    Q::Model::template tell<Reach::kSystem>(q.nic, end);
+    Q::Model::template tell<Reach::kSystem>(nic, end);
   }
 }
 
@@ -110,7 +109,7 @@ PEAL_HD void ring_for_all(Q& q, uint64_t word) {
     word = take_ready<R>(q, word);
     const uint64_t end = posted_end(word);
     if (end != load_relaxed<R>(&q.rung)) {
-      tell_until<R>(q, end, is_near(q));
+      tell_until<R>(q, q.nic, end, is_near(q));
       continue;
     }
     // Somebody may have left a word behind a gap: then whoever fills it shall look.
@@ -125,7 +124,7 @@ PEAL_HD void ring_for_all(Q& q, uint64_t word) {
 template <Reach R, AnyQueue Q>
 PEAL_HD void ring(Q& q) {
   if constexpr (R == Reach::kLane) {
-    tell_until<R>(q, posted_end(load_relaxed<R>(&q.posted)), is_near(q));
+    tell_until<R>(q, q.nic, posted_end(load_relaxed<R>(&q.posted)), is_near(q));
   } else {
     const uint64_t before = fetch_or<R, Edge::kReadyBeforeWanted>(&q.posted, kRinging | kWanted);
     if ((before & kRinging) == 0) ring_for_all<R>(q, before & ~kPostedFlags);
@@ -175,14 +174,16 @@ template <Reach R, bool kRings, AnyQueue Q, class... Kept>
 PEAL_HD void hand_over(Q& q, const Posted& batch, Kept&... kept) {
   const uint64_t end = batch.end();
   const uint64_t word = batch.word();
-  const bool near = kRings && is_near(q);  // ahead of what would make a branch wait for it
+  // Read ahead of the acquire, behind which each load goes to memory again.
+  const bool near = kRings && is_near(q);
+  const typename Q::Model::WorkQueue nic = q.nic;
   if constexpr (R == Reach::kLane) {
     store_relaxed<R>(&q.posted, word);
-    if (kRings) tell_until<R>(q, end, near);
+    if (kRings) tell_until<R>(q, nic, end, near);
   } else {
     const uint64_t before = fetch_or_acquire<R, Edge::kPublishedBeforeTaken>(&q.posted, kRinging);
     if ((before & (kPostedFlags | kPostedCount)) == batch.first) {
-      if (kRings) tell_until<R>(q, end, near);
+      if (kRings) tell_until<R>(q, nic, end, near);
       const uint64_t mine = before | kRinging;
       if (compare_swap_release<R, Edge::kPublishedBeforeTaken>(&q.posted, mine, word) == mine)
         return;

@@ -35,15 +35,19 @@ PEAL_COLD Status wait_for_room(Q& q, uint64_t end);
 /// Claims `blocks` blocks and returns the index of the first. Waits while the queue is full, after
 /// ringing what is published: a full queue of unrung work would wait for itself. On a status other
 /// than kOk nothing may be written. What is `kept` is in memory while it waits (base/call.h).
+///
+/// What an older `completed` has room for, there is room for. So it is read ahead of the
+/// reservation, on the way with the status: behind an acquire each load goes to memory again.
 template <Reach R, AnyQueue Q, class... Kept>
 PEAL_HD Status reserve(Q& q, uint32_t blocks, uint64_t* first, Kept&... kept) {
+  const auto known = static_cast<Status>(load_relaxed<R>(&q.error.status));
+  // kDoneBeforeReuse: `completed` is acquired, so the NIC is done with the old contents of the
+  // slots.
+  const uint64_t completed = load_acquire<R, Edge::kDoneBeforeReuse>(&q.completed);
   // kMarkBeforeReserve: the mark of whoever found the queue unmarked.
   *first = fetch_add_acquire<R, Edge::kMarkBeforeReserve>(&q.reserved, uint64_t{blocks});
   const uint64_t end = *first + blocks;
-  // kDoneBeforeReuse: `completed` is acquired, so the NIC is done with the old contents of the
-  // slots.
-  if (end - 1 - load_acquire<R, Edge::kDoneBeforeReuse>(&q.completed) <= q.mask)
-    return queue_status<R>(q);
+  if (end - 1 - completed <= q.mask) return known;
   const Status status = parked([&] { return wait_for_room<R>(q, end); }, *first, kept...);
   *first &= kReservedCount;
   return status;
