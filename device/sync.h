@@ -25,7 +25,9 @@
 namespace peal {
 
 /// Waits until everything this PE posted on the context is complete, at the peers too; of a context
-/// whose queues are owned, everything the calling block posted. Reports their first error.
+/// whose queues are owned, everything the calling block posted. Reports their first error. Where
+/// blocks share queues block 0's calls find out which are not in use any more: while it makes none,
+/// each call looks at all that ever were.
 template <Reach R, AnyScope S = Thread>
 [[nodiscard]] PEAL_DEVICE Status quiet(const BasicContext<R>& ctx, S scope = {}) {
   const auto note = [] { return detail::note_of(Call::kQuiet); };

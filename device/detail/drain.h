@@ -86,10 +86,17 @@ PEAL_DEVICE Ticket post_in_order(const BasicContext<R>& ctx, const Destination& 
 inline constexpr uint32_t kMarkBatch = 8;  // portions of marks that a lane loads at once
 inline constexpr uint32_t kLookBatch = 4;  // queues that it looks at at once
 
+/// Takes the lowest bit out of `bits`, and answers its number.
+PEAL_DEVICE uint32_t take_bit(uint64_t* bits) {
+  const auto number = static_cast<uint32_t>(__ffsll(static_cast<long long>(*bits))) - 1;
+  *bits &= *bits - 1;
+  return number;
+}
+
 /// The queues that a caller drains, and their marks: queue i has bit i % 64 of word i / 64. The
 /// lanes that share the looking take portions of a word in turn. Threads of many blocks, each of
-/// which drains all queues of a context by itself, begin at their own ones, and meet where others
-/// have waited already: of a queue that is complete each finds that by a look.
+/// which drains all queues of a context by itself, begin at their own ones (of the first 512), and
+/// come where others have waited already: that a queue is complete takes a look.
 struct Marked {
   const uint64_t* marks;
   std::byte* queues;  // the first one
@@ -101,8 +108,15 @@ struct Marked {
 
   /// Queue i of the order of looking.
   PEAL_DEVICE SendQueue& queue(uint32_t i) const {
-    const uint32_t number = i / 64 * 64 + (i + begin) % 64;
+    return numbered(i / 64 * 64 + (i + begin) % 64);
+  }
+  PEAL_DEVICE SendQueue& numbered(uint32_t number) const {
     return *reinterpret_cast<SendQueue*>(queues + uint64_t{number} * stride);
+  }
+  /// The queue of the lowest of the marks from `first` on, which is taken out; any if there is
+  /// none.
+  PEAL_DEVICE SendQueue& take_queue(uint32_t first, uint64_t* from) const {
+    return *from != 0 ? queue(first + take_bit(from)) : numbered(first);
   }
   /// Queues that one portion of marks is about.
   PEAL_DEVICE uint32_t portion() const { return lanes == 1 ? 64 : kLookBatch; }
@@ -128,13 +142,6 @@ PEAL_DEVICE Marked marked_of(const BasicContext<R>& ctx, S scope) {
           scope.rank(),
           scope.size(),
           first_drained<R>(ctx, scope)};
-}
-
-/// Takes the lowest bit out of `bits`, and answers its number.
-PEAL_DEVICE uint32_t take_bit(uint64_t* bits) {
-  const auto number = static_cast<uint32_t>(__ffsll(static_cast<long long>(*bits))) - 1;
-  *bits &= *bits - 1;
-  return number;
 }
 
 /// The marks of the calling lane's portion number `at`; all of them where the host says so.
@@ -164,6 +171,7 @@ PEAL_DEVICE void for_each_portion(const Marked& m, const ContextState* state, co
       marks[k] = marks_at<R>(m, from + k * m.lanes, everywhere);
       found |= uint64_t{marks[k] != 0} << k;
     }
+    // From the own word on, where it is among these.
     const uint32_t begin = m.begin / 64 - from;
     uint64_t later = begin < kMarkBatch ? found & ((uint64_t{1} << begin) - 1) : 0;
     for (found ^= later; (found | later) != 0;) {
@@ -184,7 +192,7 @@ PEAL_DEVICE uint64_t unsettled(const Marked& m, uint32_t first, uint64_t marks) 
     uint64_t next = marks;
     PEAL_UNROLL
     for (uint32_t k = 0; k < kLookBatch; ++k) {
-      const SendQueue& q = m.queue(first + (next != 0 ? take_bit(&next) : 0));
+      const SendQueue& q = m.take_queue(first, &next);
       reserved[k] = load_batched<R>(&q.reserved) & kReservedCount;
       settled[k] = load_batched<R>(&q.settled);
       completed[k] = load_batched<R>(&q.completed);
@@ -237,7 +245,7 @@ PEAL_DEVICE uint32_t look_back(const Marked& m, uint32_t first, uint64_t marks, 
   uint64_t next = marks;
   PEAL_UNROLL
   for (uint32_t k = 0; k < kLookBatch; ++k) {
-    looked[k] = load_batched<R>(&m.queue(first + (next != 0 ? take_bit(&next) : 0)).looked);
+    looked[k] = load_batched<R>(&m.take_queue(first, &next).looked);
   }
   uint32_t quiet = 0;
   PEAL_UNROLL
@@ -265,7 +273,7 @@ PEAL_DEVICE Found look_at(const Marked& m, uint32_t first, uint64_t marks) {
   uint64_t next = marks;
   PEAL_UNROLL
   for (uint32_t k = 0; k < kLookBatch; ++k) {
-    const SendQueue& q = m.queue(first + (next != 0 ? take_bit(&next) : 0));
+    const SendQueue& q = m.take_queue(first, &next);
     reserved[k] = load_batched<R>(&q.reserved) & kReservedCount;
     posted[k] = load_batched<R>(&q.posted);
     completed[k] = load_batched<R>(&q.completed);

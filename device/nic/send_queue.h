@@ -37,7 +37,8 @@ PEAL_COLD Status wait_for_room(Q& q, uint64_t end);
 /// than kOk nothing may be written. What is `kept` is in memory while it waits (base/call.h).
 ///
 /// What an older `completed` has room for, there is room for. So it is read ahead of the
-/// reservation, on the way with the status: behind an acquire each load goes to memory again.
+/// reservation, on the way with the status: behind an acquire each load goes to memory again. Who
+/// is refused asks for the status again, which acquires the error's record.
 template <Reach R, AnyQueue Q, class... Kept>
 PEAL_HD Status reserve(Q& q, uint32_t blocks, uint64_t* first, Kept&... kept) {
   const auto known = static_cast<Status>(load_relaxed<R>(&q.error.status));

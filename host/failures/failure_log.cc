@@ -50,7 +50,9 @@ FailureLog::FailureLog(ContextTable& contexts, LiveGroup& group, PlaceOf place_o
       log_(log),
       vain_waits_(group, log_) {}
 
-FailureLog::~FailureLog() {
+FailureLog::~FailureLog() { end_callback(); }
+
+void FailureLog::end_callback() {
   {
     const std::lock_guard lock(mutex_);
     ending_ = true;

@@ -38,7 +38,7 @@ class FailureLog {
   using Callback = std::function<void(const Failure&)>;
 
   FailureLog(ContextTable& contexts, LiveGroup& group, PlaceOf place_of, const Log& log);
-  /// Waits for a callback under way.
+  /// As end_callback().
   ~FailureLog();
   FailureLog(const FailureLog&) = delete;
   FailureLog& operator=(const FailureLog&) = delete;
@@ -56,6 +56,8 @@ class FailureLog {
   /// Called once with first(), when there is one. Until then alarm words are looked at every
   /// millisecond; without a callback there is no thread.
   void on_failure(Callback callback);
+  /// Waits for a callback under way, and calls none any more: what it may use is about to end.
+  void end_callback();
 
   /// After a recovery: the callback is called again, for what comes now.
   void start_again();

@@ -120,6 +120,7 @@ Services::Services(JobMembership& job, MemoryFabric& fabric, ContextParts& parts
 }
 
 Services::~Services() {
+  failures.end_callback();
   parts_.contexts.before_drop({});
   fabric_.windows.before_end({});
 }

@@ -262,13 +262,18 @@ void quiet_marks(simt::Simulation& sim) {
   Job job(sim, options);
   const uint32_t pairs = share ? 2 + sim.random().below(2) : 1 + sim.random().below(2);
   const uint32_t sweepers = 2 + sim.random().below(3);
-  job.launch(0, {2 * pairs + sweepers, 1}, [&job, &sim, pairs, share] {
-    const uint32_t me = block_in_grid();
+  // Block 0 keeps the marks: its lanes sweep. Of the others one lane each posts or drains.
+  job.launch(0, {1 + 2 * pairs, sweepers}, [&job, &sim, pairs, share] {
+    const Context ctx = job.context<Reach::kGpu>(0);
+    if (block_in_grid() == 0) {
+      for (int turn = 0; turn < 30; ++turn) must(quiet(ctx), "quiet of a sweeper");
+      return;
+    }
+    if (thread_in_block() != 0) return;
+    const uint32_t me = block_in_grid() - 1;
     const int to = share ? 1 : 1 + static_cast<int>(me % 2);
     if (me < pairs) return post_and_tell(job, me, to, sim.random());
-    if (me < 2 * pairs) return drain_for(job, me - pairs, sim.random());
-    const Context ctx = job.context<Reach::kGpu>(0);
-    for (int turn = 0; turn < 30; ++turn) must(quiet(ctx), "quiet of a sweeper");
+    drain_for(job, me - pairs, sim.random());
   });
   run_clean(sim, job);
 }

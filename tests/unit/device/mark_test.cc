@@ -10,6 +10,7 @@
 #include "device/rma.h"
 #include "device/sync.h"
 #include "gtest/gtest.h"
+#include "simt/lanes/launch.h"
 #include "tests/support/device_rig.h"
 
 namespace peal {
@@ -132,6 +133,44 @@ TYPED_TEST(Marks, AreTakenOffAPeThatWasGivenUp) {
   EXPECT_FALSE(rig.marked(1));
   EXPECT_EQ(p(ctx, rig.local<int>(0), 5, 1), Status::kPeerMasked);
   EXPECT_EQ(quiet(ctx), Status::kOk);
+}
+
+/// What a thread of each of eight blocks is told.
+std::vector<Status> quiet_by_blocks(const Context& ctx) {
+  std::vector<Status> told(8);
+  simt::launch({8, 1}, [&] { told[block_in_grid()] = quiet(ctx); }).wait();
+  return told;
+}
+
+// Each begins at its own queues, 20 for a block: the last of two words of marks has 16 bits.
+TEST(Mark, AThreadOfAnyBlockLooksAtEveryMarkedQueueAndAtNoOther) {
+  for (const uint32_t number : {0u, 5u, 63u, 64u, 70u, 79u}) {
+    DeviceRig rig({.n_pes = 20, .queues_per_peer = 4, .timeout_ns = kMillisecond});
+    const auto ctx = rig.context();
+    SendQueue& q = rig.queue(static_cast<int>(number % 20), number / 20);
+    make_look_busy(q);
+    EXPECT_EQ(quiet_by_blocks(ctx), std::vector<Status>(8, Status::kTimeout)) << number;
+    --q.reserved;
+    settle_down(ctx);
+    make_look_busy(q);
+    EXPECT_EQ(quiet_by_blocks(ctx), std::vector<Status>(8, Status::kOk)) << "it has no mark";
+  }
+}
+
+// Where blocks share the queues that is block 0, whatever the others do.
+TEST(Mark, IsTakenOffByBlock0) {
+  DeviceRig rig({.n_pes = 3});
+  const auto ctx = rig.context();
+  for (int look = 0; look < 3; ++look) {
+    simt::launch({4, 1}, [&] {
+      if (block_in_grid() != 0) {
+        EXPECT_EQ(quiet(ctx), Status::kOk);
+      }
+    }).wait();
+  }
+  EXPECT_TRUE(rig.marked(1));
+  settle_down(ctx);
+  EXPECT_FALSE(rig.marked(1));
 }
 
 // Drained is not enough where a queue must be settled: what another lane posted behind the READ of
