@@ -11,6 +11,8 @@ import sys
 import unittest
 
 CALLS = ("put", "put_nbi", "put_block", "p", "put_signal", "atomic_add")
+# Two branches to one place may be one, behind a predicate of both conditions.
+BRANCHES = ("and.pred", "or.pred", "bra")
 # How the two come to the context, moves that ptxas drops, and what is no instruction.
 LOADS = re.compile(r"(ld\.param|ld\.const|cvta|mov)\b|prototype_")
 
@@ -24,7 +26,8 @@ def instructions(ptx, kernel):
     for part in re.split(r"[;\n{}]|(?<=:)", re.sub(r"//[^\n]*", "", found.group(1))):
         statement = re.sub(r"^@!?%p\d+\s+", "", part.strip())
         if re.match(r"[a-z]", statement) and not LOADS.match(statement):
-            counted[statement.split()[0]] += 1
+            opcode = statement.split()[0]
+            counted["bra" if opcode in BRANCHES else opcode] += 1
     return counted
 
 
