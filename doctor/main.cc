@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
   bool as_json = false;
   app.add_flag("--json", as_json, "One JSON object instead of the table");
   app.footer(
-      "Exit code: 0 nothing fails, 1 something does, 2 bad arguments. docs/hardware.md tells "
+      "Exit code: 0 nothing fails, 1 something does, 2 bad arguments. docs/doctor.md tells "
       "how to\nread each line.");
   return peal::run_command_line(app, argc, argv, [&as_json] {
     const auto findings = peal::doctor::examine(peal::doctor::observe(environ));
