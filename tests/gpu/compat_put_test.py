@@ -11,8 +11,8 @@ import sys
 import unittest
 
 CALLS = ("put", "put_nbi", "put_block", "p", "put_signal", "atomic_add")
-# Two branches to one place may be one, behind a predicate of both conditions.
-BRANCHES = ("and.pred", "or.pred", "bra")
+# Two branches to one place may be one, behind an or of both conditions.
+BRANCHES = ("or.pred", "bra")
 # How the two come to the context, moves that ptxas drops, and what is no instruction.
 LOADS = re.compile(r"(ld\.param|ld\.const|cvta|mov)\b|prototype_")
 
