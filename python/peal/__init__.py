@@ -18,8 +18,8 @@ from peal._kernel import Kernel, kernel
 from peal._kernel_arguments import Context, context
 from peal._operations import (
     atomic_add, atomic_compare_swap, atomic_fetch, atomic_fetch_add, atomic_fetch_and, atomic_fetch_or,
-    atomic_fetch_xor, atomic_set, atomic_swap, barrier, fence, get, put, put_signal, quiet, register_local, signal,
-    signal_wait, unregister_local, wait_until,
+    atomic_fetch_xor, atomic_set, atomic_swap, barrier, check, fence, get, put, put_signal, quiet, register,
+    register_local, signal, signal_wait, synchronize, unregister, unregister_local, wait_until,
 )
 from peal._storage import load, load_checkpoint, save, save_checkpoint
 from peal._team import Team, world
@@ -34,6 +34,11 @@ def my_pe() -> int:
 def n_pes() -> int:
     """Number of PEs of the job."""
     return current("n_pes").n_pes
+
+
+def device() -> str:
+    """Where arrays of this PE lie: "cpu", or "cuda:0"; torch.cuda.set_device() takes it."""
+    return str(current("device").device)
 
 
 def dump() -> str:
@@ -51,8 +56,8 @@ __all__ = [
     "ArgumentError", "Array", "CompileError", "Context", "Error", "Kernel", "Team", "abort", "all_gather",
     "all_reduce", "all_to_all", "atomic_add", "atomic_compare_swap", "atomic_fetch", "atomic_fetch_add",
     "atomic_fetch_and", "atomic_fetch_or", "atomic_fetch_xor", "atomic_set", "atomic_swap", "barrier", "broadcast",
-    "collect", "context", "dump", "empty", "exclusive_scan", "fence", "finalize", "full", "get", "init", "job",
-    "kernel", "load", "load_checkpoint", "my_pe", "n_pes", "put", "put_signal", "quiet", "reduce", "reduce_scatter",
-    "register_local", "save", "save_checkpoint", "scan", "signal", "signal_wait", "unregister_local", "wait_until",
-    "world", "zeros",
+    "check", "collect", "context", "device", "dump", "empty", "exclusive_scan", "fence", "finalize", "full", "get",
+    "init", "job", "kernel", "load", "load_checkpoint", "my_pe", "n_pes", "put", "put_signal", "quiet", "reduce",
+    "reduce_scatter", "register", "register_local", "save", "save_checkpoint", "scan", "signal", "signal_wait",
+    "synchronize", "unregister", "unregister_local", "wait_until", "world", "zeros",
 ]

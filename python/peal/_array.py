@@ -2,13 +2,14 @@
 """Symmetric arrays: one on every PE, of one shape and dtype, that the others can reach."""
 from __future__ import annotations
 
+import ctypes
 import math
 import operator
 from typing import Any, Sequence
 
 import numpy as np
 
-from peal import _job
+from peal import _dlpack, _dtypes, _job, _stream
 from peal._library import FUNCTIONS, must
 from peal._memory import Memory
 from peal.errors import ArgumentError, Error
@@ -19,48 +20,89 @@ Shape = int | Sequence[int]
 class Array:
     """This PE's part of a symmetric array: C-contiguous, in this PE's memory.
 
-    numpy and others take it without a copy (`np.from_dlpack(a)`, `torch.from_dlpack(a)`, `a.numpy()`); indexing reads
-    and writes it as numpy does, and what it answers (`a[2:4]`) is an array of numpy's in the same memory, which calls
-    take wherever they take an Array. It may be dropped in any order on any PE: the memory is given back by the next
-    allocation, or collect(), after all PEs have dropped it. After finalize() it raises Error."""
+    Others take it without a copy: `torch.from_dlpack(a)`, and on a CPU `np.from_dlpack(a)` and `a.numpy()`. A part of it
+    (`a[2:4]`) is in the same memory, and calls take it wherever they take an Array: on a CPU an array of numpy's, which
+    indexing reads and writes; on a GPU an Array of a contiguous part. It may be dropped in any order on any PE: the memory
+    is given back by the next allocation, or collect(), after all PEs have dropped it. After finalize() it raises Error."""
 
-    def __init__(self, memory: Memory, shape: tuple[int, ...], dtype: np.dtype, pe: _job.Pe):
+    def __init__(self, memory: Memory, shape: tuple[int, ...], dtype: np.dtype, pe: _job.Pe, address: int | None = None):
         self._memory, self._pe = memory, pe
         self.shape, self.dtype = shape, dtype
         self.size = math.prod(shape)
         self.nbytes = self.size * dtype.itemsize
-        self.address = memory.address
+        self.address = memory.address if address is None else address
 
     ndim = property(lambda self: len(self.shape))
     itemsize = property(lambda self: self.dtype.itemsize)
+    device = property(lambda self: str(self._pe.device), doc="Where it lies: \"cpu\", or \"cuda:0\".")
 
     def _require(self, call):
         if _job.current(call) is not self._pe:
             raise Error(f"peal.{call}: the array is of a part in a job that has ended; make it anew after peal.init()")
 
-    def numpy(self) -> np.ndarray:
-        """This PE's part as an array of numpy's, without a copy."""
+    def _require_cpu(self):
         self._require("Array")
+        if self._pe.device.is_gpu:
+            raise ArgumentError(f"peal.Array: numpy does not reach the memory of {self.device}; use torch.from_dlpack(a), "
+                                "a.copy_to_host() or a.copy_from_host(values)")
+
+    def numpy(self) -> np.ndarray:
+        """This PE's part as an array of numpy's, without a copy. Raises ArgumentError on a GPU."""
+        self._require_cpu()
         return self._of(self.address)
 
-    def at(self, pe: int) -> np.ndarray | None:
-        """The part of another PE, to be read and written directly; None where only a NIC reaches it.
+    def copy_to_host(self) -> np.ndarray:
+        """A copy of this PE's part. On a GPU it waits for all that its streams were given."""
+        self._require("Array")
+        _stream.require_no_capture("copy_to_host", self._pe.device)
+        return np.frombuffer(bytearray(self._pe.caller.run(self._read, "copy_to_host")), self.dtype).reshape(self.shape)
+
+    def _read(self, _):
+        self._pe.device.settle()
+        return self._pe.device.read(self.address, self.nbytes)
+
+    def copy_from_host(self, values: Any) -> None:
+        """Fills this PE's part with `values`, which numpy broadcasts to its shape. On a GPU it waits for all that its
+        streams were given."""
+        self._require("Array")
+        _stream.require_no_capture("copy_from_host", self._pe.device)
+        given = np.asarray(values)
+        data = np.ascontiguousarray(np.broadcast_to(_dtypes.converted(given, self.dtype), self.shape)).tobytes()
+        self._pe.caller.run(self._write, "copy_from_host", data)
+
+    def _write(self, _, data):
+        self._pe.device.settle()
+        self._pe.device.write(self.address, data)
+
+    def at(self, pe: int) -> np.ndarray | Array | None:
+        """The part of another PE, to be read and written directly: an array of numpy's, on a GPU an Array. None where only
+        a NIC reaches it.
 
         What is read and written so is ordered by nothing but barrier() and signals. Raises ArgumentError for no PE."""
         self._require("at")
         if not 0 <= operator.index(pe) < self._pe.n_pes:
             raise ArgumentError(f"peal.at: there is no PE {pe}; PEs are 0 to {self._pe.n_pes - 1}")
         address = self._pe.caller.directly(_pointer, "at", self.address, pe)
-        return None if address is None else self._of(address)
+        if address is None:
+            return None
+        if self._pe.device.is_gpu:
+            return Array(self._memory, self.shape, self.dtype, self._pe, address)
+        return self._of(address)
 
     def _of(self, address):
         return np.asarray(self._memory.at(address))[:self.nbytes].view(self.dtype).reshape(self.shape)
 
-    def __dlpack__(self, **how: Any):
-        return self.numpy().__dlpack__(**{name: value for name, value in how.items() if value is not None})
+    def __dlpack__(self, *, copy: bool | None = None, dl_device: tuple[int, int] | None = None, **how: Any):
+        if not self._pe.device.is_gpu:
+            more = {"copy": copy, "dl_device": dl_device, **how}
+            return self.numpy().__dlpack__(**{name: value for name, value in more.items() if value is not None})
+        self._require("Array")
+        if copy or (dl_device is not None and tuple(dl_device) != self._pe.device.dlpack):
+            raise BufferError(f"a peal.Array is shared on {self.device}, without a copy; copy what was shared")
+        return _dlpack.export(self._memory, self.address, self.shape, self.dtype, self._pe.device.dlpack)
 
     def __dlpack_device__(self):
-        return (1, 0)  # a CPU
+        return self._pe.device.dlpack
 
     def __array__(self, dtype=None, copy=None):
         view = self.numpy()
@@ -71,9 +113,24 @@ class Array:
         return view.copy() if copy else view
 
     def __getitem__(self, index):
-        return self.numpy()[index]
+        return self._part(index) if self._pe.device.is_gpu else self.numpy()[index]
+
+    def _part(self, index):
+        """An Array of some of the elements, from numpy's view of a memory that it must not touch."""
+        self._require("Array")
+        parts = index if isinstance(index, tuple) else (index,)
+        if not all(isinstance(one, slice) or one is Ellipsis or hasattr(one, "__index__") for one in parts):
+            raise ArgumentError(f"peal.Array: [{index!r}]: on {self.device} give numbers and slices; torch.from_dlpack(a) takes "
+                                "the rest")
+        whole = np.ndarray(self.shape, self.dtype, (ctypes.c_char * self.nbytes).from_address(self.address))
+        part = whole[parts if Ellipsis in parts else (*parts, Ellipsis)]  # with an ellipsis it stays an array
+        if not part.flags.c_contiguous:
+            raise ArgumentError(f"peal.Array: [{index!r}] of shape {self.shape} is not contiguous; take rows, or "
+                                "torch.from_dlpack(a)")
+        return Array(self._memory, part.shape, self.dtype, self._pe, part.ctypes.data)
 
     def __setitem__(self, index, value):
+        self._require_cpu()
         self.numpy()[index] = value
 
     def __len__(self):
@@ -82,8 +139,9 @@ class Array:
         return self.shape[0]
 
     def __repr__(self):
+        where = f", device={self.device}" if self._pe.device.is_gpu else ""
         ended = "" if _job._pe is self._pe else ", its job has ended"
-        return f"peal.Array(shape={self.shape}, dtype={self.dtype}{ended})"
+        return f"peal.Array(shape={self.shape}, dtype={_dtypes.name_of(self.dtype)}{where}{ended})"
 
 
 def _pointer(_, address, pe):
@@ -98,10 +156,7 @@ def _make(call: str, shape: Shape, dtype: Any, zeroed: bool) -> Array:
         raise ArgumentError(f"peal.{call}: shape {shape!r}: give a number of elements, or a tuple of numbers") from None
     if any(n < 0 for n in sizes):
         raise ArgumentError(f"peal.{call}: shape {sizes}: no dimension is less than 0")
-    try:
-        kind = np.dtype(dtype)
-    except TypeError:
-        raise ArgumentError(f"peal.{call}: dtype {dtype!r}: give one of numpy's, such as np.float32") from None
+    kind = _dtypes.of(call, dtype)
     if kind.hasobject:
         raise ArgumentError(f"peal.{call}: dtype {kind}: Python's objects cannot be shared; give one of plain values")
     nbytes = math.prod(sizes) * kind.itemsize
@@ -110,7 +165,8 @@ def _make(call: str, shape: Shape, dtype: Any, zeroed: bool) -> Array:
 
 
 def empty(shape: Shape, dtype: Any = np.float64) -> Array:
-    """A symmetric array of `shape` with undefined values. Collective: all PEs give the same shape and dtype.
+    """A symmetric array of `shape` with undefined values. Collective: all PEs give the same shape and dtype, one of
+    numpy's or torch's, or "bfloat16". On a GPU a PE that has dropped arrays waits for all that its streams were given.
 
     Raises ArgumentError on all PEs where they differ, Error where memory is used up (PEAL_HEAP_SIZE,
     PEAL_HEAP_LIMIT)."""
@@ -125,6 +181,6 @@ def zeros(shape: Shape, dtype: Any = np.float64) -> Array:
 def full(shape: Shape, fill_value: Any, dtype: Any = None) -> Array:
     """As empty(), filled with `fill_value`, which each PE chooses for itself. Without `dtype` it is the value's."""
     made = _make("full", shape, np.asarray(fill_value).dtype if dtype is None else dtype, zeroed=False)
-    made[...] = fill_value
+    made.copy_from_host(fill_value)
     made._pe.caller.run(must, "full", "barrier")  # before others put into it
     return made

@@ -3,19 +3,21 @@
 
 `dst` and `src` are symmetric: Arrays, or parts of them (y[2:4]) at the same place on all PEs. They may be the same
 array; else they do not overlap. `team` is a Team, and without it all PEs. `op` is "sum", "product", "min", "max", and
-for integers "and", "or", "xor". On a CPU a call is done here on return. Counts, dtypes, operations and roots are
-compared before anything moves: where they differ all members raise ArgumentError."""
+for integers "and", "or", "xor". Counts, dtypes, operations and roots are compared before anything moves.
+
+On a CPU a call is done here on return, and where members' arguments differ all raise ArgumentError. On a GPU it is done
+in the order of `stream`, or of the current one, graphs may capture it, and check() or synchronize() raise that."""
 from __future__ import annotations
 
 from typing import Any
 
 from peal import _arguments as arguments
 from peal._job import current
-from peal._library import OPERATIONS, TYPES, Buffers, must
+from peal._library import OPERATIONS, TYPES, Buffers
 from peal._team import Team
 
 
-def _call(call, dst, src, team, parts, *more, computes=False):
+def _call(call, dst, src, team, stream, parts, *more, computes=False):
     """`parts`: how many times the message to one member dst and src have, of a team of n."""
     here = current(call)
     to, from_ = arguments.buffer(call, "dst", dst, written=True), arguments.buffer(call, "src", src)
@@ -28,7 +30,7 @@ def _call(call, dst, src, team, parts, *more, computes=False):
         buffers = Buffers(to.address, from_.address, to.nbytes // of_dst, TYPES["uint8"])
     if to.size % of_dst:
         raise arguments.ArgumentError(f"peal.{call}: {to.size} elements are no multiple of the team's {members} members")
-    here.caller.run(must, call, call, native, buffers, *more)
+    here.make(call, call, native, buffers, *more, stream=stream)
 
 
 def _alike(_):
@@ -39,41 +41,41 @@ def _op(call, op):
     return arguments.chosen(call, "op", op, OPERATIONS)
 
 
-def broadcast(dst: Any, src: Any, root: int, team: Team | None = None) -> None:
+def broadcast(dst: Any, src: Any, root: int, team: Team | None = None, *, stream: Any = None) -> None:
     """`src` of the member `root` comes to `dst` of all members, root's own too."""
-    _call("broadcast", dst, src, team, _alike, arguments.number("broadcast", "root", root))
+    _call("broadcast", dst, src, team, stream, _alike, arguments.number("broadcast", "root", root))
 
 
-def all_gather(dst: Any, src: Any, team: Team | None = None) -> None:
+def all_gather(dst: Any, src: Any, team: Team | None = None, *, stream: Any = None) -> None:
     """`src` of all n members, one behind the other, comes to `dst` of each, which has n times as many elements."""
-    _call("all_gather", dst, src, team, lambda n: (n, 1))
+    _call("all_gather", dst, src, team, stream, lambda n: (n, 1))
 
 
-def all_to_all(dst: Any, src: Any, team: Team | None = None) -> None:
+def all_to_all(dst: Any, src: Any, team: Team | None = None, *, stream: Any = None) -> None:
     """Part i of `src` comes to member i, as part j of its `dst`, j being this member. Both have n parts."""
-    _call("all_to_all", dst, src, team, lambda n: (n, n))
+    _call("all_to_all", dst, src, team, stream, lambda n: (n, n))
 
 
-def all_reduce(dst: Any, src: Any, op: str, team: Team | None = None) -> None:
+def all_reduce(dst: Any, src: Any, op: str, team: Team | None = None, *, stream: Any = None) -> None:
     """`src` of all members, combined element by element, comes to `dst` of each: the same bits at all members."""
-    _call("all_reduce", dst, src, team, _alike, _op("all_reduce", op), computes=True)
+    _call("all_reduce", dst, src, team, stream, _alike, _op("all_reduce", op), computes=True)
 
 
-def reduce(dst: Any, src: Any, op: str, root: int, team: Team | None = None) -> None:
+def reduce(dst: Any, src: Any, op: str, root: int, team: Team | None = None, *, stream: Any = None) -> None:
     """The same to `dst` of the member `root` alone."""
-    _call("reduce", dst, src, team, _alike, _op("reduce", op), arguments.number("reduce", "root", root), computes=True)
+    _call("reduce", dst, src, team, stream, _alike, _op("reduce", op), arguments.number("reduce", "root", root), computes=True)
 
 
-def reduce_scatter(dst: Any, src: Any, op: str, team: Team | None = None) -> None:
+def reduce_scatter(dst: Any, src: Any, op: str, team: Team | None = None, *, stream: Any = None) -> None:
     """Part i of all members' `src`, combined, comes to `dst` of member i. `src` has n times as many elements."""
-    _call("reduce_scatter", dst, src, team, lambda n: (1, n), _op("reduce_scatter", op), computes=True)
+    _call("reduce_scatter", dst, src, team, stream, lambda n: (1, n), _op("reduce_scatter", op), computes=True)
 
 
-def scan(dst: Any, src: Any, op: str, team: Team | None = None) -> None:
+def scan(dst: Any, src: Any, op: str, team: Team | None = None, *, stream: Any = None) -> None:
     """`dst` of member i is `src` of the members 0 to i, combined."""
-    _call("scan", dst, src, team, _alike, _op("scan", op), computes=True)
+    _call("scan", dst, src, team, stream, _alike, _op("scan", op), computes=True)
 
 
-def exclusive_scan(dst: Any, src: Any, op: str, team: Team | None = None) -> None:
+def exclusive_scan(dst: Any, src: Any, op: str, team: Team | None = None, *, stream: Any = None) -> None:
     """`dst` of member i is `src` of the members before i, combined; of member 0 it stays as it is."""
-    _call("exclusive_scan", dst, src, team, _alike, _op("exclusive_scan", op), computes=True)
+    _call("exclusive_scan", dst, src, team, stream, _alike, _op("exclusive_scan", op), computes=True)

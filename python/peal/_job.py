@@ -7,11 +7,11 @@ import sys
 import threading
 import traceback
 
-from peal import _afterlife
+from peal import _afterlife, _device, _stream
 from peal._library import FUNCTIONS, answer, must
 from peal._memory import Heap
 from peal._waits import Caller
-from peal.errors import Error
+from peal.errors import ArgumentError, Error
 
 _PATIENCE_S = 5  # for waits that were aborted
 
@@ -28,10 +28,45 @@ class Pe:
             self.n_pes = answer("n_pes", "n_pes")
             self.world = answer("init", "team_world")
             self.heap = Heap(self)
+            self.device = self.heap.device
         except BaseException as error:
             must("init", "leave", _reason(error))
             raise
         self.streams = []  # that no wait uses now
+
+    def make(self, call, name, *arguments, stream=None):
+        """Makes peal_NAME, which may wait for other PEs, and raises in the name of `call` what it says: on a CPU it is done
+        on return, on a GPU in the order of `stream`, or of the current one."""
+        if self.device.is_gpu:
+            self._give(call, name, arguments, stream)
+        else:
+            _stream.require_none(call, stream)
+            self.caller.run(must, call, name, *arguments)
+
+    def make_short(self, call, name, *arguments, stream=None):
+        """The same for what waits for nobody."""
+        if self.device.is_gpu:
+            self._give(call, name, arguments, stream)
+        else:
+            _stream.require_none(call, stream)
+            self.caller.run_short(must, call, name, *arguments)
+
+    def _give(self, call, name, arguments, stream):
+        # At once and in this thread, which may be capturing a graph.
+        self.caller.directly(must, call, name + "_on_stream", *arguments, _stream.handle(call, self.device, stream))
+
+    def make_now(self, call, name, *arguments):
+        """Makes peal_NAME, which is done on return: on a GPU behind what the current stream was given before."""
+        self.synchronize(call, None)
+        self.caller.run(must, call, name, *arguments)
+
+    def synchronize(self, call, stream):
+        """Returns when a stream has done what it was given."""
+        if self.device.is_gpu:
+            _stream.require_no_capture(call, self.device)
+            self.caller.run(_synchronize, call, self.device, _stream.handle(call, self.device, stream))
+        else:
+            _stream.require_none(call, stream)
 
     def _destroy_streams(self):
         while self.streams:
@@ -52,6 +87,13 @@ class Pe:
         _forget(f"this PE has left its job: {reason.decode()}")
         must("job", "leave", reason)
         _afterlife.put_back(kept)
+
+
+def _synchronize(call, device, stream):
+    try:
+        device.synchronize(stream)
+    except Error as error:
+        raise Error(f"peal.{call}: {error}") from None
 
 
 _pe = None
@@ -79,28 +121,45 @@ def _reason(error):
     return text.encode(errors="backslashreplace")
 
 
-def init():
+def init(device: str | None = None) -> None:
     """Joins the job that the environment describes: peal-run's, mpirun's, srun's, torchrun's; or makes one of this
     process alone. Collective. May be called again after finalize(), and after an init() or finalize() that was
     interrupted: it ends what that began, and goes on from there.
 
-    Symmetric memory lies where kernels run (PEAL_TARGET=cpu or gpu). This version's arrays are on a CPU, so unless the
-    variable says otherwise it is set to cpu here.
+    `device` says where arrays lie and what makes calls: "cpu"; "cuda", the GPU with the number of this PE on its host;
+    "cuda:1". Without it the environment does (PEAL_TARGET=gpu, PEAL_DEVICE=1), and without that it is "cpu".
 
     Raises Error where peal is initialised already, in a forked child, and for what libpeal says of the machine."""
     if _why_none == _FORKED:
         raise Error(f"peal.init: {_why_none}")
-    os.environ.setdefault("PEAL_TARGET", "cpu")
-    if os.environ["PEAL_TARGET"] != "cpu":
-        raise Error(f"peal.init: PEAL_TARGET={os.environ['PEAL_TARGET']}: arrays of this version are on a CPU; set it to cpu")
+    settings = _settings_of(device)
     me = threading.current_thread()
     starter = _starting.setdefault("init", me)
     if starter is not me:
         raise Error(f"peal.init: thread {starter.name!r} is inside peal.init(); one thread calls it, for all")
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
     try:
         _init()
     finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
         _starting.clear()
+
+
+def _settings_of(device):
+    """libpeal's variables for an argument of init()."""
+    if device is None:
+        return {} if "PEAL_TARGET" in os.environ else {"PEAL_TARGET": "cpu"}
+    kind, _, number = device.partition(":") if isinstance(device, str) else ("", "", "")
+    if device == "cpu":
+        return {"PEAL_TARGET": "cpu"}
+    if kind != "cuda" or (device != "cuda" and not number.isdecimal()):
+        raise ArgumentError(f"peal.init: device {device!r}: give \"cpu\", \"cuda\", or \"cuda:\" and a number")
+    return {"PEAL_TARGET": "gpu", **({"PEAL_DEVICE": number} if number else {})}
 
 
 def _init():
@@ -126,7 +185,7 @@ def _init():
 
 def finalize():
     """Ends this PE's part in the job, once all PEs have called it. Collective. Arrays raise from then on; numpy arrays
-    that were made of them keep the values that they have.
+    that were made of them keep the values that they have, and tensors of a GPU must not be used any more.
 
     Raises Error, and nothing has ended, while another thread is inside a call."""
     pe = current("finalize")
@@ -148,10 +207,13 @@ def abort(reason):
 class job:  # noqa: N801  (read as a statement: with peal.job():)
     """`with peal.job():` is init() and finalize(). When the block raises, this PE leaves at once: calls of the other
     PEs raise Error with what was raised here, and the exception goes on, so that the program ends with its own exit
-    code."""
+    code. `device`: init()'s."""
+
+    def __init__(self, device: str | None = None):
+        self._device = device
 
     def __enter__(self):
-        init()
+        init(self._device)
         return self
 
     def __exit__(self, kind, error, trace):

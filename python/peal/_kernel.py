@@ -96,6 +96,9 @@ class Kernel:
         Error for what the kernel ran into; Ctrl-C ends the wait, not the kernel."""
         call = f"kernel({self.name})"
         pe = current(call)
+        if pe.device.is_gpu:
+            raise Error(f"peal.{call}: this version compiles kernels for CPUs alone, and this job is on {pe.device}; begin by "
+                        "peal.init(\"cpu\")")
         blocks, threads = _extent(call, "grid", grid), _extent(call, "block", block)
         if threads[0] * threads[1] * threads[2] > _MOST_THREADS:
             raise ArgumentError(f"peal.{call}: block {block!r}: a block has {_MOST_THREADS} threads at most")

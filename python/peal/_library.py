@@ -34,25 +34,30 @@ class Signal(ctypes.Structure):
 
 
 _SIGNATURES = {
-    "init": [], "finalize": [], "my_pe": [], "n_pes": [], "quiet": [], "fence": [], "barrier": [], "barrier_all": [],
+    "init": [], "finalize": [], "my_pe": [], "n_pes": [], "barrier": [],
     "check": [], "context": [_pointer, _size, ctypes.c_uint], "team_value": [_pointer, _pointer, _size],
     "stream_destroy": [_pointer], "leave": [ctypes.c_char_p], "abort": [ctypes.c_char_p], "free": [_pointer],
-    "register_local": [_pointer, _size], "unregister_local": [_pointer],
-    "put": [_pointer, _pointer, _size, _int], "get": [_pointer, _pointer, _size, _int],
-    "put_signal": [_pointer, _pointer, _size, Signal], "signal": [Signal],
-    "atomic": [_int, _pointer, _u64, _size, _int],
+    "register_local": [_pointer, _size], "unregister_local": [_pointer], "register_local_cached": [_pointer, _size],
+    "register_window": [_pointer, _size], "unregister_window": [_pointer], "register_window_cached": [_pointer, _size],
     "atomic_fetching": [_int, _pointer, _u64, _u64, _int, _pointer],
     "atomic_fetching32": [_int, _pointer, ctypes.c_uint32, ctypes.c_uint32, _int, _pointer],
-    "wait_until_on_stream": [_pointer, _int, _int, _u64, _pointer], "stream_synchronize": [_pointer],
-    "team_split": [_pointer, _int, _int, _pointer], "team_free": [_pointer], "team_my_pe": [_pointer],
-    "team_n_pes": [_pointer], "team_world_pe": [_pointer, _int], "team_sync": [_pointer], "team_barrier": [_pointer],
+    "stream_synchronize": [_pointer], "team_split": [_pointer, _int, _int, _pointer], "team_free": [_pointer],
+    "team_my_pe": [_pointer], "team_n_pes": [_pointer], "team_world_pe": [_pointer, _int],
+    "load": [ctypes.c_char_p, _u64, _pointer, _size], "save": [ctypes.c_char_p, _pointer, _size],
+    "save_checkpoint": [ctypes.c_char_p, _pointer, _size], "load_checkpoint": [ctypes.c_char_p, _pointer, _size],
+}
+# What is done at once by peal_NAME, and in the order of a stream by peal_NAME_on_stream.
+_IN_ORDER = {
+    "quiet": [], "fence": [], "barrier_all": [], "wait_until": [_pointer, _int, _int, _u64],
+    "put": [_pointer, _pointer, _size, _int], "get": [_pointer, _pointer, _size, _int],
+    "put_signal": [_pointer, _pointer, _size, Signal], "signal": [Signal],
+    "atomic": [_int, _pointer, _u64, _size, _int], "team_sync": [_pointer], "team_barrier": [_pointer],
     "broadcast": [_pointer, Buffers, _int], "all_gather": [_pointer, Buffers], "all_to_all": [_pointer, Buffers],
     "all_reduce": [_pointer, Buffers, _int], "reduce": [_pointer, Buffers, _int, _int],
     "reduce_scatter": [_pointer, Buffers, _int], "scan": [_pointer, Buffers, _int],
     "exclusive_scan": [_pointer, Buffers, _int],
-    "load": [ctypes.c_char_p, _u64, _pointer, _size], "save": [ctypes.c_char_p, _pointer, _size],
-    "save_checkpoint": [ctypes.c_char_p, _pointer, _size], "load_checkpoint": [ctypes.c_char_p, _pointer, _size],
 }
+_SIGNATURES |= _IN_ORDER | {f"{name}_on_stream": [*arguments, _pointer] for name, arguments in _IN_ORDER.items()}
 _POINTERS = {
     "malloc": [_size], "calloc": [_size, _size], "ptr": [_pointer, _int], "team_world": [], "stream_create": [],
 }

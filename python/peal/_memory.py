@@ -9,14 +9,15 @@ libpeal's free is collective. So a dropped array is only noted here, and given b
 Every allocation has a slot, the same number on all PEs, for these allocate in the same order and free the same slots.
 An allocation, and collect(), first completes what this PE has put, then finds by one all_reduce the slots that all PEs
 have dropped. So no transfer can reach memory that has a new owner: whoever put into an array had it until the put was
-done here, and quiet has completed it there. Nothing that the collector calls asks, waits for, or sends anything."""
+done here, or given to a stream, whose end a PE that has dropped something waits for; and quiet has completed it there.
+Nothing that the collector calls asks, waits for, or sends anything."""
 import collections
-import ctypes
 import hashlib
 import heapq
 import threading
 import weakref
 
+from peal import _device, _stream
 from peal._library import FUNCTIONS, OPERATIONS, TYPES, Buffers, answer, failure, must
 from peal.errors import ArgumentError, Error
 
@@ -24,6 +25,7 @@ _MOST = 1 << 16  # arrays at once
 _HEAD = 2  # words: what is asked for, and its complement
 _TEXT = 256  # bytes in which a PE tells what it asked for
 _WORD = 64
+_ONES = (1 << _WORD) - 1
 
 
 class Memory:
@@ -67,17 +69,19 @@ class Heap:
         self._slots = 0
         self._memories = {}  # weakly, by slot
         words = _HEAD + _MOST // _WORD
-        self._table = answer("init", "calloc", 2 * words, 8)
-        self._told = (ctypes.c_uint64 * words).from_address(self._table + 8 * words)
-        self._agreed = (ctypes.c_uint64 * words).from_address(self._table)
+        self._agreed = answer("init", "calloc", 2 * words, 8)
+        self._told = self._agreed + 8 * words
         self._texts = answer("init", "calloc", pe.n_pes + 1, _TEXT)
+        self.device = _device.of_memory(self._agreed)
 
     def allocate(self, call, nbytes, what, zeroed):
         """`nbytes` of memory, for what all PEs call `what`; what all have dropped is given back before."""
+        _stream.require_no_capture(call, self.device)
         return self._pe.caller.run(self._allocate, call, nbytes, what, zeroed)
 
     def collect(self):
         """Gives back what all PEs have dropped. Answers how many allocations that were."""
+        _stream.require_no_capture("collect", self.device)
         return self._pe.caller.run(self._give_back, "collect", "")
 
     def exported(self):
@@ -117,17 +121,19 @@ class Heap:
         """The slots that all PEs have dropped. Raises on all PEs where they call for different things."""
         while self.dropped:
             self._dropped_here |= 1 << self.dropped.popleft()
+        if self._dropped_here:
+            self.device.settle()
         digest = int.from_bytes(hashlib.blake2b(what.encode(), digest_size=8).digest(), "little")
-        self._told[0], self._told[1] = digest, digest ^ (2**_WORD - 1)
         words = -(-self._slots // _WORD)
-        bits = self._dropped_here.to_bytes(8 * words, "little")
-        ctypes.memmove(ctypes.addressof(self._told) + 8 * _HEAD, bits, len(bits))
+        told = digest | (digest ^ _ONES) << _WORD | self._dropped_here << _HEAD * _WORD
+        self.device.write(self._told, told.to_bytes(8 * (_HEAD + words), "little"))
         must(call, "quiet")
-        buffers = Buffers(ctypes.addressof(self._agreed), ctypes.addressof(self._told), _HEAD + words, TYPES["uint64"])
+        buffers = Buffers(self._agreed, self._told, _HEAD + words, TYPES["uint64"])
         must(call, "all_reduce", self._pe.world, buffers, OPERATIONS["and"])
-        if self._agreed[0] != self._agreed[1] ^ (2**_WORD - 1):
+        agreed = int.from_bytes(self.device.read(self._agreed, 8 * (_HEAD + words)), "little")
+        if agreed & _ONES != agreed >> _WORD & _ONES ^ _ONES:
             self._raise_difference(call, what)
-        both = int.from_bytes(ctypes.string_at(ctypes.addressof(self._agreed) + 8 * _HEAD, 8 * words), "little")
+        both = agreed >> _HEAD * _WORD
         found = []
         while both:
             slot = (both & -both).bit_length() - 1
@@ -137,9 +143,10 @@ class Heap:
 
     def _raise_difference(self, call, what):
         mine = self._texts + self._pe.n_pes * _TEXT
-        ctypes.memmove(mine, what.encode()[:_TEXT - 1] + b"\0", min(len(what), _TEXT - 1) + 1)
+        self.device.write(mine, what.encode()[:_TEXT - 1] + b"\0")
         must(call, "all_gather", self._pe.world, Buffers(self._texts, mine, _TEXT, TYPES["uint8"]))
-        told = [ctypes.string_at(self._texts + pe * _TEXT).decode() or "collect" for pe in range(self._pe.n_pes)]
+        texts = self.device.read(self._texts, self._pe.n_pes * _TEXT)
+        told = [texts[at:at + _TEXT].split(b"\0")[0].decode() or "collect" for at in range(0, len(texts), _TEXT)]
         other = next(pe for pe, text in enumerate(told) if text != told[0])
         raise ArgumentError(f"peal.{call}: PE 0 asks for {told[0]}, PE {other} for {told[other]}: all PEs must make the same "
                             "array, in the same order; nothing was allocated")

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files into and out of symmetric arrays (docs/storage.md). Peers leave the memory alone meanwhile."""
+"""Files into and out of symmetric arrays (docs/storage.md). Peers leave the memory alone meanwhile.
+
+All are done on return, on a GPU behind what the current stream was given before."""
 from __future__ import annotations
 
 import os
@@ -7,7 +9,6 @@ from typing import Any
 
 from peal import _arguments as arguments
 from peal._job import current
-from peal._library import must
 
 Path = str | os.PathLike
 
@@ -17,24 +18,22 @@ def load(path: Path, array: Any, offset: int = 0) -> None:
     it was then."""
     found = arguments.buffer("load", "array", array, written=True)
     where = arguments.number("load", "offset", offset)
-    current("load").caller.run(must, "load", "load", os.fsencode(path), where, found.address, found.nbytes)
+    current("load").make_now("load", "load", os.fsencode(path), where, found.address, found.nbytes)
 
 
 def save(path: Path, array: Any) -> None:
     """Makes `path` a file of the bytes of `array`, on the disk on return. Where it fails, what was there stays."""
     found = arguments.buffer("save", "array", array)
-    current("save").caller.run(must, "save", "save", os.fsencode(path), found.address, found.nbytes)
+    current("save").make_now("save", "save", os.fsencode(path), found.address, found.nbytes)
 
 
 def save_checkpoint(path: Path, array: Any) -> None:
     """Collective: one file with checksums of the `array` of all PEs. What fails on one PE raises on all."""
     found = arguments.buffer("save_checkpoint", "array", array)
-    current("save_checkpoint").caller.run(must, "save_checkpoint", "save_checkpoint", os.fsencode(path), found.address,
-                                          found.nbytes)
+    current("save_checkpoint").make_now("save_checkpoint", "save_checkpoint", os.fsencode(path), found.address, found.nbytes)
 
 
 def load_checkpoint(path: Path, array: Any) -> None:
     """Collective: the same file into `array`, on as many PEs as saved it."""
     found = arguments.buffer("load_checkpoint", "array", array, written=True)
-    current("load_checkpoint").caller.run(must, "load_checkpoint", "load_checkpoint", os.fsencode(path), found.address,
-                                          found.nbytes)
+    current("load_checkpoint").make_now("load_checkpoint", "load_checkpoint", os.fsencode(path), found.address, found.nbytes)

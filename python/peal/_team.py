@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 from peal import _arguments as arguments
 from peal._job import current
@@ -38,13 +39,13 @@ class Team:
                             ctypes.addressof(made))
         return None if made.value is None else Team(self._pe, made.value, owned=True)
 
-    def barrier(self) -> None:
+    def barrier(self, *, stream: Any = None) -> None:
         """As peal.barrier(), of the members."""
-        self._pe.caller.run(must, "Team.barrier", "team_barrier", self._native("Team.barrier"))
+        self._pe.make("Team.barrier", "team_barrier", self._native("Team.barrier"), stream=stream)
 
-    def sync(self) -> None:
-        """Returns when all members have called it; says nothing of what was put."""
-        self._pe.caller.run(must, "Team.sync", "team_sync", self._native("Team.sync"))
+    def sync(self, *, stream: Any = None) -> None:
+        """Done when all members have called it; says nothing of what was put."""
+        self._pe.make("Team.sync", "team_sync", self._native("Team.sync"), stream=stream)
 
     def free(self) -> None:
         """Collective among the members: gives the team's memory back."""

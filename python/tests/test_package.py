@@ -68,6 +68,35 @@ class A2Together(Job):
                 self.assert_ends(job, 0, r"\[0\] Ran \d\d tests")
 
 
+class A3Streams(Job):
+    """Where no GPU is, by a stand-in: what Python itself does in the order of streams."""
+
+    def test_all_pes_agree(self):
+        for pes, transport in (1, "p2p"), (2, "ibgda"), (4, "p2p"):
+            with self.subTest(pes=pes, transport=transport):
+                self.assert_ends(run(pes, HERE / "streams.py", PEAL_TRANSPORT=transport), 0, r"\[0\] Ran \d\d tests")
+
+    def test_refuses_devices_and_streams(self):
+        self.assert_ends(run_text(1, """
+            for device in "gpu", "cuda:x", "cuda:", 1:
+                try:
+                    peal.init(device)
+                except peal.ArgumentError as error:
+                    print(error)
+            with peal.job("cpu"):
+                x = peal.zeros(3)
+                print(peal.device(), x.device, os.environ.get("PEAL_TARGET"))
+                for call in (lambda: peal.put(x, x, 0, stream=7), lambda: peal.barrier(stream=7),
+                             lambda: peal.signal_wait(peal.zeros(1, np.int64), 0, stream=7), lambda: peal.synchronize(7)):
+                    try:
+                        call()
+                    except peal.ArgumentError as error:
+                        print(error)
+            """), 0, r'peal.init: device .gpu.: give "cpu", "cuda"', r"device .cuda:x.", r"device .cuda:.: give", "device 1: give",
+            r"cpu cpu None", *(rf"peal.{call}: stream 7: this job is on a CPU" for call in ("put", "barrier", "signal_wait",
+                                                                                          "synchronize")))
+
+
 class Ends(Job):
     def test_begins_again_after_the_end(self):
         self.assert_ends(run_text(2, """

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a PE's symmetric memory lies, and what Python itself does to it: bytes in and out, waits for streams.
+
+On a GPU by CUDA's driver, found at run time: no framework is needed. Streams are handles, numbers as cudaStream_t is."""
+import ctypes
+
+from peal.errors import Error
+
+
+class Cpu:
+    """Memory that this process loads and stores."""
+
+    is_gpu = False
+    dlpack = (1, 0)
+
+    def read(self, address, nbytes):
+        return ctypes.string_at(address, nbytes)
+
+    def write(self, address, data):
+        ctypes.memmove(address, data, len(data))
+
+    def settle(self):
+        """Returns when all that this PE was given to do is done: here nothing is left."""
+
+    def is_capturing(self, stream):
+        return False
+
+    def __str__(self):
+        return "cpu"
+
+
+_DEVICE_ORDINAL = 9  # of CUpointer_attribute
+_pointer, _size = ctypes.c_void_p, ctypes.c_size_t
+_SIGNATURES = {
+    "cuPointerGetAttribute": [_pointer, ctypes.c_int, _pointer],
+    "cuDeviceGet": [_pointer, ctypes.c_int],
+    "cuDevicePrimaryCtxRetain": [_pointer, ctypes.c_int],
+    "cuCtxPushCurrent_v2": [_pointer], "cuCtxPopCurrent_v2": [_pointer], "cuCtxSynchronize": [],
+    "cuStreamSynchronize": [_pointer], "cuStreamIsCapturing": [_pointer, _pointer],
+    "cuMemcpyDtoH_v2": [_pointer, _pointer, _size], "cuMemcpyHtoD_v2": [_pointer, _pointer, _size],
+    "cuGetErrorName": [ctypes.c_int, _pointer],
+}
+
+
+def _driver():
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+        for name, arguments in _SIGNATURES.items():
+            getattr(driver, name).argtypes = arguments
+    except (OSError, AttributeError):
+        return None  # then no memory is a GPU's
+    return driver
+
+
+class Cuda:
+    """The GPU `index`, as CUDA numbers those that this process sees."""
+
+    is_gpu = True
+
+    def __init__(self, driver, index):
+        self._driver, self.index = driver, index
+        self.dlpack = (2, index)
+        device, self._context = ctypes.c_int(), ctypes.c_void_p()
+        self._must("cuDeviceGet", ctypes.addressof(device), index)
+        self._must("cuDevicePrimaryCtxRetain", ctypes.addressof(self._context), device)  # CUDA's runtime and torch have it too
+
+    def _must(self, name, *arguments):
+        result = getattr(self._driver, name)(*arguments)
+        if result != 0:
+            word = ctypes.c_char_p()
+            self._driver.cuGetErrorName(result, ctypes.addressof(word))
+            raise Error(f"{name.removesuffix('_v2')}: CUDA error {result} ({(word.value or b'unknown').decode()})")
+
+    def _within(self, name, *arguments):
+        self._must("cuCtxPushCurrent_v2", self._context)
+        try:
+            self._must(name, *arguments)
+        finally:
+            self._driver.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
+
+    def read(self, address, nbytes):
+        data = ctypes.create_string_buffer(nbytes)
+        self._within("cuMemcpyDtoH_v2", ctypes.addressof(data), address, nbytes)
+        return data.raw
+
+    def write(self, address, data):
+        kept = bytes(data)
+        self._within("cuMemcpyHtoD_v2", address, kept, len(kept))
+        self.synchronize(0)  # the copy returns before the last bytes have left its staging memory
+
+    def settle(self):
+        """Returns when all streams of the GPU have done what they were given."""
+        self._within("cuCtxSynchronize")
+
+    def synchronize(self, stream):
+        """Returns when a stream has done what it was given."""
+        self._within("cuStreamSynchronize", stream)
+
+    def is_capturing(self, stream):
+        """Whether a graph is being made of what the stream is given; of CUDA's default one, what any stream is."""
+        status = ctypes.c_int()
+        return self._driver.cuStreamIsCapturing(stream, ctypes.addressof(status)) != 0 or status.value != 0
+
+    def __str__(self):
+        return f"cuda:{self.index}"
+
+
+def of_memory(address):
+    """Where the memory at an address lies."""
+    driver, ordinal = _driver(), ctypes.c_int()
+    if driver is None or driver.cuPointerGetAttribute(ctypes.addressof(ordinal), _DEVICE_ORDINAL, address) != 0:
+        return Cpu()
+    return Cuda(driver, ordinal.value)
