@@ -12,7 +12,9 @@ An array lies at every PE; its memory at PE 3 is named by this PE's own array an
 made by all PEs in the same order. What fails raises peal.Error. docs/python.md has it all in a table."""
 from peal import _library
 from peal._array import Array, empty, full, zeros
-from peal._collectives import all_gather, all_reduce, all_to_all, broadcast, exclusive_scan, reduce, reduce_scatter, scan
+from peal._collectives import (
+    all_gather, all_reduce, all_to_all, all_to_all_v, broadcast, exclusive_scan, reduce, reduce_scatter, scan,
+)
 from peal._job import abort, current, finalize, init, job
 from peal._kernel import Kernel, kernel
 from peal._kernel_arguments import Context, context
@@ -54,10 +56,11 @@ def collect() -> int:
 
 __all__ = [
     "ArgumentError", "Array", "CompileError", "Context", "Error", "Kernel", "Team", "abort", "all_gather",
-    "all_reduce", "all_to_all", "atomic_add", "atomic_compare_swap", "atomic_fetch", "atomic_fetch_add",
-    "atomic_fetch_and", "atomic_fetch_or", "atomic_fetch_xor", "atomic_set", "atomic_swap", "barrier", "broadcast",
-    "check", "collect", "context", "device", "dump", "empty", "exclusive_scan", "fence", "finalize", "full", "get",
-    "init", "job", "kernel", "load", "load_checkpoint", "my_pe", "n_pes", "put", "put_signal", "quiet", "reduce",
-    "reduce_scatter", "register", "register_local", "save", "save_checkpoint", "scan", "signal", "signal_wait",
-    "synchronize", "unregister", "unregister_local", "wait_until", "world", "zeros",
+    "all_reduce", "all_to_all", "all_to_all_v", "atomic_add", "atomic_compare_swap", "atomic_fetch",
+    "atomic_fetch_add", "atomic_fetch_and", "atomic_fetch_or", "atomic_fetch_xor", "atomic_set", "atomic_swap",
+    "barrier", "broadcast", "check", "collect", "context", "device", "dump", "empty", "exclusive_scan", "fence",
+    "finalize", "full", "get", "init", "job", "kernel", "load", "load_checkpoint", "my_pe", "n_pes", "put",
+    "put_signal", "quiet", "reduce", "reduce_scatter", "register", "register_local", "save", "save_checkpoint",
+    "scan", "signal", "signal_wait", "synchronize", "unregister", "unregister_local", "wait_until", "world",
+    "zeros",
 ]

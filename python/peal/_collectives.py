@@ -13,7 +13,7 @@ from typing import Any
 
 from peal import _arguments as arguments
 from peal._job import current
-from peal._library import OPERATIONS, TYPES, Buffers
+from peal._library import OPERATIONS, TYPES, Blocks, Buffers
 from peal._team import Team
 
 
@@ -54,6 +54,43 @@ def all_gather(dst: Any, src: Any, team: Team | None = None, *, stream: Any = No
 def all_to_all(dst: Any, src: Any, team: Team | None = None, *, stream: Any = None) -> None:
     """Part i of `src` comes to member i, as part j of its `dst`, j being this member. Both have n parts."""
     _call("all_to_all", dst, src, team, stream, lambda n: (n, n))
+
+
+_OF_BYTES = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
+
+
+def _blocks(name, given, members):
+    """peal_blocks_t of (counts, displacements), and what keeps them there."""
+    call = "all_to_all_v"
+    if not isinstance(given, (tuple, list)) or len(given) != 2:
+        raise arguments.ArgumentError(f"peal.{call}: {name} {given!r}: give (counts, displacements)")
+    parts = dict(zip((f"{name}'s counts", f"{name}'s displacements"), given))
+    found = [arguments.buffer(call, which, part) for which, part in parts.items()]
+    for which, one in zip(parts, found):
+        if one.dtype.name != "int64" or one.size != members:
+            raise arguments.ArgumentError(f"peal.{call}: {which} has {one.size} elements of {one.dtype}; give one int64 for each "
+                                          f"of {members} members")
+    return Blocks(*(one.address for one in found)), found
+
+
+def all_to_all_v(dst: Any, src: Any, received: tuple[Any, Any], sent: tuple[Any, Any], team: Team | None = None, *,
+                 stream: Any = None) -> None:
+    """From each member to each a block of its own length. `sent` is (counts, displacements), two arrays with an int64 for
+    each member, in elements: how much of `src` goes to it, and where it begins. `received` says of `dst` how much comes
+    from it, and where that goes; its arrays are symmetric. All four are read when the call is done, not when it is made.
+
+    What one member sends and the other expects has to be the same: else both raise Error, on a GPU in check(), and so do
+    their later calls."""
+    call = "all_to_all_v"
+    here = current(call)
+    to, from_ = arguments.buffer(call, "dst", dst, written=True), arguments.buffer(call, "src", src)
+    if to.dtype != from_.dtype or to.dtype.itemsize not in _OF_BYTES:
+        raise arguments.ArgumentError(f"peal.{call}: dst has dtype {to.dtype}, src {from_.dtype}; give both the same, of 1, 2, 4 "
+                                      "or 8 bytes")
+    native, members = (here.world, here.n_pes) if team is None else (team._native(call), team.n_pes)
+    (into, _), (out, _) = _blocks("received", received, members), _blocks("sent", sent, members)
+    buffers = Buffers(to.address, from_.address, 1, TYPES[_OF_BYTES[to.dtype.itemsize]])
+    here.make(call, call, native, buffers, into, out, stream=stream)
 
 
 def all_reduce(dst: Any, src: Any, op: str, team: Team | None = None, *, stream: Any = None) -> None:

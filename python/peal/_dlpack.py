@@ -33,8 +33,8 @@ _exported = {}  # what others hold, by the address of its DLManagedTensor
 
 
 @_Deleter
-def _delete(managed):
-    _exported.pop(managed, None)
+def _delete(managed, forget=_exported.pop):  # bound here: at the interpreter's end names of the module go before tensors do
+    forget(managed, None)
 
 
 _new, _get, _is = (ctypes.pythonapi[name] for name in ("PyCapsule_New", "PyCapsule_GetPointer", "PyCapsule_IsValid"))

@@ -133,6 +133,8 @@ def init(device: str | None = None) -> None:
     if _why_none == _FORKED:
         raise Error(f"peal.init: {_why_none}")
     settings = _settings_of(device)
+    if device is None:
+        os.environ.setdefault("PEAL_TARGET", "cpu")
     me = threading.current_thread()
     starter = _starting.setdefault("init", me)
     if starter is not me:
@@ -153,7 +155,7 @@ def init(device: str | None = None) -> None:
 def _settings_of(device):
     """libpeal's variables for an argument of init()."""
     if device is None:
-        return {} if "PEAL_TARGET" in os.environ else {"PEAL_TARGET": "cpu"}
+        return {}
     kind, _, number = device.partition(":") if isinstance(device, str) else ("", "", "")
     if device == "cpu":
         return {"PEAL_TARGET": "cpu"}

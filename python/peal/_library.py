@@ -27,6 +27,12 @@ class Buffers(ctypes.Structure):
     _fields_ = [("dst", _pointer), ("src", _pointer), ("count", _size), ("type", _int)]
 
 
+class Blocks(ctypes.Structure):
+    """peal_blocks_t"""
+
+    _fields_ = [("counts", _pointer), ("displacements", _pointer)]
+
+
 class Signal(ctypes.Structure):
     """peal_signal_t"""
 
@@ -53,6 +59,7 @@ _IN_ORDER = {
     "put_signal": [_pointer, _pointer, _size, Signal], "signal": [Signal],
     "atomic": [_int, _pointer, _u64, _size, _int], "team_sync": [_pointer], "team_barrier": [_pointer],
     "broadcast": [_pointer, Buffers, _int], "all_gather": [_pointer, Buffers], "all_to_all": [_pointer, Buffers],
+    "all_to_all_v": [_pointer, Buffers, Blocks, Blocks],
     "all_reduce": [_pointer, Buffers, _int], "reduce": [_pointer, Buffers, _int, _int],
     "reduce_scatter": [_pointer, Buffers, _int], "scan": [_pointer, Buffers, _int],
     "exclusive_scan": [_pointer, Buffers, _int],

@@ -206,6 +206,23 @@ class Collectives(OnStreams):
         peal.all_to_all(back, out)
         self.assertEqual(back.copy_to_host().real.tolist(), list(range(self.n)))
 
+    def test_blocks_of_any_length(self):
+        # PE i sends j + 1 elements of value 10 * i + j to PE j.
+        ends = np.cumsum([0] + [j + 1 for j in range(self.n)])
+        counts, mine = np.arange(1, self.n + 1, dtype=np.int64), np.full(self.n, self.me + 1, np.int64)
+        sent = peal.full(self.n, counts), peal.full(self.n, ends[:-1])
+        received = peal.full(self.n, mine), peal.full(self.n, np.arange(self.n) * (self.me + 1))
+        src = peal.full(ends[-1], np.repeat(10 * self.me + np.arange(self.n), counts), np.float32)
+        back = peal.full(self.n * self.n, -1, np.float32)
+        peal.all_to_all_v(back, src, received, sent)
+        length = self.n * (self.me + 1)
+        self.assertEqual(back.copy_to_host().tolist(), np.repeat(10 * np.arange(self.n) + self.me, mine).tolist() +
+                         [-1] * (self.n * self.n - length))
+        for given, words in ((sent[0], "sent peal.Array.*give .counts, displacements"),
+                             ((sent[0], back), "sent's displacements has .* elements of float32; give one int64 for each")):
+            with self.refused("peal.all_to_all_v: ", words):
+                peal.all_to_all_v(back, src, received, given)
+
     def test_teams(self):
         team = peal.world().split(self.me % 2, key=-self.me)
         x, y = peal.full(1, 1, np.int64), peal.zeros(1, np.int64)

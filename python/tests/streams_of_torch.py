@@ -33,7 +33,9 @@ class OfTorch(unittest.TestCase):
 
     def test_moves_what_numpy_has_no_type_for(self):
         x, y = peal.zeros(64, torch.float8_e4m3fn), peal.zeros(64, torch.float8_e4m3fn)
-        peal.put(y, torch.full((64,), 1.5, device="cuda").to(torch.float8_e4m3fn), self.next)
+        source = torch.full((64,), 1.5, device="cuda").to(torch.float8_e4m3fn)
+        peal.register_local(source)
+        peal.put(y, source, self.next)
         peal.barrier()
         self.assertEqual(set(y.copy_to_host().view(np.uint8).tolist()), {0x3C})
         with self.assertRaisesRegex(peal.ArgumentError, "dtype float8_e4m3fn; this call takes"):

@@ -97,6 +97,20 @@ class A3Streams(Job):
                                                                                           "synchronize")))
 
 
+class A4Blocks(Job):
+    def test_lengths_that_differ_are_named(self):
+        self.assert_ends(run_text(2, """
+            with peal.job():
+                me = peal.my_pe()
+                one, at, data = peal.full(2, 1, np.int64), peal.full(2, [0, 2]), peal.zeros(4, np.float32)
+                sent = peal.full(2, 2 - me, np.int64)
+                try:
+                    peal.all_to_all_v(data, peal.zeros(4, np.float32), (one, at), (sent, at))
+                except peal.Error as error:
+                    print(error)
+            """), 0, *(rf"\[{pe}\] peal.all_to_all_v: PE {pe}: .*other arguments than other members" for pe in (0, 1)))
+
+
 class Ends(Job):
     def test_begins_again_after_the_end(self):
         self.assert_ends(run_text(2, """
