@@ -119,8 +119,15 @@ def chosen(call, name, value, table):
     return found
 
 
-def number(call, name, value):
-    """A value as an int of Python's."""
+def number(call, name, value, low=-(1 << 31), high=(1 << 31) - 1):
+    """A value as an int of Python's, which C's holds."""
+    given = _whole(call, name, value)
+    if not low <= given <= high:
+        raise ArgumentError(f"peal.{call}: {name} {given}: give a number from {low} to {high}")
+    return given
+
+
+def _whole(call, name, value):
     try:
         return operator.index(value)
     except TypeError:
@@ -138,7 +145,7 @@ def word(call, name, value):
 
 def bits(call, found, value):
     """`value` as the bits of a word; ArgumentError where it does not fit."""
-    given, width = number(call, "value", value), 8 * found.dtype.itemsize
+    given, width = _whole(call, "value", value), 8 * found.dtype.itemsize
     low, high = (-(1 << width - 1), (1 << width - 1) - 1) if found.dtype.kind == "i" else (0, (1 << width) - 1)
     if not low <= given <= high:
         raise ArgumentError(f"peal.{call}: value {given} does not fit {found.dtype}; give {low} to {high}")

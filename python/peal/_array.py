@@ -2,7 +2,6 @@
 """Symmetric arrays: one on every PE, of one shape and dtype, that the others can reach."""
 from __future__ import annotations
 
-import ctypes
 import math
 import operator
 from typing import Any, Sequence
@@ -10,6 +9,7 @@ from typing import Any, Sequence
 import numpy as np
 
 from peal import _dlpack, _dtypes, _job, _stream
+from peal._device import named
 from peal._library import FUNCTIONS, must
 from peal._memory import Memory
 from peal.errors import ArgumentError, Error
@@ -53,26 +53,36 @@ class Array:
 
     def copy_to_host(self) -> np.ndarray:
         """A copy of this PE's part. On a GPU it waits for all that its streams were given."""
-        self._require("Array")
+        self._require("copy_to_host")
         _stream.require_no_capture("copy_to_host", self._pe.device)
         return np.frombuffer(bytearray(self._pe.caller.run(self._read, "copy_to_host")), self.dtype).reshape(self.shape)
 
-    def _read(self, _):
-        self._pe.device.settle()
-        return self._pe.device.read(self.address, self.nbytes)
+    def _read(self, call):
+        with named(call):
+            self._pe.device.settle()
+            return self._pe.device.read(self.address, self.nbytes)
 
     def copy_from_host(self, values: Any) -> None:
         """Fills this PE's part with `values`, which numpy broadcasts to its shape. On a GPU it waits for all that its
         streams were given."""
-        self._require("Array")
-        _stream.require_no_capture("copy_from_host", self._pe.device)
-        given = np.asarray(values)
-        data = np.ascontiguousarray(np.broadcast_to(_dtypes.converted(given, self.dtype), self.shape)).tobytes()
-        self._pe.caller.run(self._write, "copy_from_host", data)
+        self._fill("copy_from_host", values)
 
-    def _write(self, _, data):
-        self._pe.device.settle()
-        self._pe.device.write(self.address, data)
+    def _fill(self, call, values):
+        self._require(call)
+        _stream.require_no_capture(call, self._pe.device)
+        on_gpu = self._pe.device.is_gpu
+        try:
+            made = np.empty(self.shape, self.dtype) if on_gpu else self.numpy()
+            made[...] = _dtypes.converted(np.asarray(values), self.dtype)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise ArgumentError(f"peal.{call}: values for {_dtypes.name_of(self.dtype)} of shape {self.shape}: {error}") from None
+        if on_gpu:
+            self._pe.caller.run(self._write, call, made.tobytes())
+
+    def _write(self, call, data):
+        with named(call):
+            self._pe.device.settle()
+            self._pe.device.write(self.address, data)
 
     def at(self, pe: int) -> np.ndarray | Array | None:
         """The part of another PE, to be read and written directly: an array of numpy's, on a GPU an Array. None where only
@@ -99,7 +109,11 @@ class Array:
         self._require("Array")
         if copy or (dl_device is not None and tuple(dl_device) != self._pe.device.dlpack):
             raise BufferError(f"a peal.Array is shared on {self.device}, without a copy; copy what was shared")
-        return _dlpack.export(self._memory, self.address, self.shape, self.dtype, self._pe.device.dlpack)
+        return _dlpack.export(self._untouched(), self.nbytes, self.shape, self.dtype, self._pe.device.dlpack)
+
+    def _untouched(self):
+        """This PE's part as bytes of numpy's, for their address alone."""
+        return np.asarray(self._memory.untouched(self.address, self.nbytes))
 
     def __dlpack_device__(self):
         return self._pe.device.dlpack
@@ -118,12 +132,14 @@ class Array:
     def _part(self, index):
         """An Array of some of the elements, from numpy's view of a memory that it must not touch."""
         self._require("Array")
-        parts = index if isinstance(index, tuple) else (index,)
-        if not all(isinstance(one, slice) or one is Ellipsis or hasattr(one, "__index__") for one in parts):
+        given = index if isinstance(index, tuple) else (index,)
+        parts = [one if isinstance(one, slice) or one is Ellipsis else _number(one) for one in given]
+        if None in parts:  # numpy would copy the elements
             raise ArgumentError(f"peal.Array: [{index!r}]: on {self.device} give numbers and slices; torch.from_dlpack(a) takes "
                                 "the rest")
-        whole = np.ndarray(self.shape, self.dtype, (ctypes.c_char * self.nbytes).from_address(self.address))
-        part = whole[parts if Ellipsis in parts else (*parts, Ellipsis)]  # with an ellipsis it stays an array
+        if Ellipsis not in parts:
+            parts.append(Ellipsis)  # with one it stays an array
+        part = self._untouched().view(self.dtype).reshape(self.shape)[tuple(parts)]
         if not part.flags.c_contiguous:
             raise ArgumentError(f"peal.Array: [{index!r}] of shape {self.shape} is not contiguous; take rows, or "
                                 "torch.from_dlpack(a)")
@@ -142,6 +158,16 @@ class Array:
         where = f", device={self.device}" if self._pe.device.is_gpu else ""
         ended = "" if _job._pe is self._pe else ", its job has ended"
         return f"peal.Array(shape={self.shape}, dtype={_dtypes.name_of(self.dtype)}{where}{ended})"
+
+
+def _number(index):
+    """An index as an int of Python's; None for what is none, such as masks."""
+    if isinstance(index, (bool, np.bool_)) or hasattr(index, "shape") and not isinstance(index, np.integer):
+        return None
+    try:
+        return operator.index(index)
+    except TypeError:
+        return None
 
 
 def _pointer(_, address, pe):
@@ -181,6 +207,6 @@ def zeros(shape: Shape, dtype: Any = np.float64) -> Array:
 def full(shape: Shape, fill_value: Any, dtype: Any = None) -> Array:
     """As empty(), filled with `fill_value`, which each PE chooses for itself. Without `dtype` it is the value's."""
     made = _make("full", shape, np.asarray(fill_value).dtype if dtype is None else dtype, zeroed=False)
-    made.copy_from_host(fill_value)
+    made._fill("full", fill_value)
     made._pe.caller.run(must, "full", "barrier")  # before others put into it
     return made

@@ -26,6 +26,7 @@ import tempfile
 import time
 import warnings
 
+from peal import _job
 from peal._library import NATIVE
 from peal.errors import CompileError, Error
 
@@ -135,7 +136,7 @@ class CpuToolchain:
 def toolchain():
     """Who compiles for where this process' kernels run."""
     target = os.environ.get("PEAL_TARGET", "cpu")
-    if target != "cpu":
+    if target != "cpu" and not _job.is_on_cpu():
         raise Error(f"peal.kernel: PEAL_TARGET={target}: this version compiles kernels for CPUs alone, and leaves none on a "
                     "CPU that was meant for a GPU; set it to cpu")
     return CpuToolchain()

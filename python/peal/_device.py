@@ -2,9 +2,19 @@
 """Where a PE's symmetric memory lies, and what Python itself does to it: bytes in and out, waits for streams.
 
 On a GPU by CUDA's driver, found at run time: no framework is needed. Streams are handles, numbers as cudaStream_t is."""
+import contextlib
 import ctypes
 
 from peal.errors import Error
+
+
+@contextlib.contextmanager
+def named(call):
+    """Puts the call's name before what the driver says."""
+    try:
+        yield
+    except Error as error:
+        raise Error(f"peal.{call}: {error}") from None
 
 
 class Cpu:
@@ -30,6 +40,7 @@ class Cpu:
 
 
 _DEVICE_ORDINAL = 9  # of CUpointer_attribute
+_CAPTURED_IMPLICITLY = 906  # CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
 _pointer, _size = ctypes.c_void_p, ctypes.c_size_t
 _SIGNATURES = {
     "cuPointerGetAttribute": [_pointer, ctypes.c_int, _pointer],
@@ -52,6 +63,12 @@ def _driver():
     return driver
 
 
+class _DriverError(Error):
+    def __init__(self, name, result, told):
+        super().__init__(f"{name}: CUDA error {result} ({told}); kernels before may have failed: see check()")
+        self.result = result
+
+
 class Cuda:
     """The GPU `index`, as CUDA numbers those that this process sees."""
 
@@ -69,7 +86,7 @@ class Cuda:
         if result != 0:
             word = ctypes.c_char_p()
             self._driver.cuGetErrorName(result, ctypes.addressof(word))
-            raise Error(f"{name.removesuffix('_v2')}: CUDA error {result} ({(word.value or b'unknown').decode()})")
+            raise _DriverError(name.removesuffix("_v2"), result, (word.value or b"unknown").decode())
 
     def _within(self, name, *arguments):
         self._must("cuCtxPushCurrent_v2", self._context)
@@ -99,7 +116,13 @@ class Cuda:
     def is_capturing(self, stream):
         """Whether a graph is being made of what the stream is given; of CUDA's default one, what any stream is."""
         status = ctypes.c_int()
-        return self._driver.cuStreamIsCapturing(stream, ctypes.addressof(status)) != 0 or status.value != 0
+        try:
+            self._within("cuStreamIsCapturing", stream, ctypes.addressof(status))
+        except _DriverError as error:
+            if error.result == _CAPTURED_IMPLICITLY:
+                return True
+            raise
+        return status.value != 0
 
     def __str__(self):
         return f"cuda:{self.index}"

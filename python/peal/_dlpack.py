@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DLPack for memory that numpy does not export or read: a GPU's. Structures as dlpack.h declares them.
+"""DLPack for memory that numpy does not reach: a GPU's. Structures as dlpack.h declares them.
 
-    Array --__dlpack__()--> capsule --torch.from_dlpack()--> tensor
-                              |  DLManagedTensor: address, shape, deleter
-                              '--> _exported: keeps the array's memory until the tensor's end calls the deleter"""
+numpy makes the capsule, whose destructor and deleter are C and so may run at any time: while an exception is under way,
+in any thread, at the interpreter's end. Only what it says of the device, and of types that numpy lacks, is put right."""
 import ctypes
+
+import numpy as np
 
 from peal import _dtypes
 
@@ -12,7 +13,7 @@ _NAME = b"dltensor"  # "used_dltensor" once somebody has taken it
 
 
 class _Tensor(ctypes.Structure):
-    """DLTensor"""
+    """DLTensor, with which a DLManagedTensor begins."""
 
     _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
                 ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
@@ -20,45 +21,24 @@ class _Tensor(ctypes.Structure):
                 ("byte_offset", ctypes.c_uint64)]
 
 
-_Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_get = ctypes.pythonapi["PyCapsule_GetPointer"]
+_get.restype, _get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 
 
-class _Managed(ctypes.Structure):
-    """DLManagedTensor"""
-
-    _fields_ = [("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", _Deleter)]
+def _tensor_of(capsule):
+    return ctypes.cast(_get(capsule, _NAME), ctypes.POINTER(_Tensor)).contents
 
 
-_exported = {}  # what others hold, by the address of its DLManagedTensor
-
-
-@_Deleter
-def _delete(managed, forget=_exported.pop):  # bound here: at the interpreter's end names of the module go before tensors do
-    forget(managed, None)
-
-
-_new, _get, _is = (ctypes.pythonapi[name] for name in ("PyCapsule_New", "PyCapsule_GetPointer", "PyCapsule_IsValid"))
-_new.restype, _new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-# By address: a capsule that is being destroyed must not be counted anew.
-_is.restype, _is.argtypes = ctypes.c_int, [ctypes.c_void_p, ctypes.c_char_p]
-_get.restype, _get.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_char_p]
-
-
-@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-def _destroy(capsule):
-    """Of a capsule: what nobody has taken is deleted."""
-    if _is(capsule, _NAME):
-        _delete(_get(capsule, _NAME))
-
-
-def export(owner, address, shape, dtype, device):
-    """A capsule with a C-contiguous tensor. `owner` lives as long as who takes it. `device`: (type, number)."""
+def export(whole, nbytes, shape, dtype, device):
+    """A capsule with a C-contiguous tensor of the first `nbytes` of `whole`, bytes of numpy's at an address that is not
+    touched; their owner lives as long as who takes the capsule. `device`: (type, number)."""
     code, bits = _dtypes.to_dlpack(dtype)
-    sizes = (ctypes.c_int64 * max(len(shape), 1))(*shape)
-    managed = _Managed(_Tensor(address, *device, len(shape), code, bits, 1, sizes, None, 0), None, _delete)
-    at = ctypes.addressof(managed)
-    _exported[at] = managed, sizes, owner
-    return _new(at, _NAME, ctypes.cast(_destroy, ctypes.c_void_p))
+    plain = dtype if dtype.kind in "iufc" else np.dtype(f"u{dtype.itemsize}")
+    capsule = whole[:nbytes].view(plain).reshape(shape).__dlpack__()
+    tensor = _tensor_of(capsule)
+    tensor.device_type, tensor.device_id = device
+    tensor.code, tensor.bits = code, bits
+    return capsule
 
 
 class View:
@@ -67,7 +47,7 @@ class View:
     __slots__ = ("address", "contiguous", "device", "dtype", "shape", "strides")
 
     def __init__(self, capsule):
-        tensor = ctypes.cast(_get(id(capsule), _NAME), ctypes.POINTER(_Tensor)).contents
+        tensor = _tensor_of(capsule)
         self.shape = tuple(tensor.shape[:tensor.ndim])
         self.strides = tuple(tensor.strides[:tensor.ndim]) if tensor.strides else None  # in elements
         self.contiguous = self.strides is None or _is_contiguous(self.shape, self.strides)

@@ -45,9 +45,12 @@ def of(call, given):
 
 
 def converted(values, dtype):
-    """An array with values of `dtype`."""
+    """`values` for an array of `dtype`, which numpy converts but to what it lacks. Raises TypeError for others than its
+    own of a structured type: numpy would take them for its bits."""
     if dtype != BFLOAT16 or values.dtype == BFLOAT16:
-        return values.astype(dtype)
+        if name_of(dtype) != dtype.name and values.dtype != dtype:
+            raise TypeError(f"give values of that type, or fill a tensor of torch; {values.dtype} is not converted")
+        return values
     bits = values.astype(np.float32).view(np.uint32).astype(np.int64)
     rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16  # to the nearest, of two to the even one
     return np.where(np.isnan(values), 0x7FC0, rounded).astype(np.uint16).view(BFLOAT16)

@@ -2,6 +2,7 @@
 """A process' part in a job: init(), finalize(), job(), and what the two leave to the end of the process and to
 fork()."""
 import atexit
+import contextlib
 import os
 import sys
 import threading
@@ -20,9 +21,10 @@ class Pe:
     """What a process has between init() and finalize(). Made and ended in one call of the Caller each, so that an
     interrupt finds both whole: begun and going on, or not begun."""
 
-    def __init__(self, caller):
+    def __init__(self, caller, settings):
         self.caller = caller
-        must("init", "init")
+        with _environment(settings):
+            must("init", "init")
         try:
             self.my_pe = answer("my_pe", "my_pe")
             self.n_pes = answer("n_pes", "n_pes")
@@ -90,10 +92,8 @@ class Pe:
 
 
 def _synchronize(call, device, stream):
-    try:
+    with _device.named(call):
         device.synchronize(stream)
-    except Error as error:
-        raise Error(f"peal.{call}: {error}") from None
 
 
 _pe = None
@@ -109,6 +109,11 @@ def current(call):
     if _pe is None:
         raise Error(f"peal.{call}: {_why_none}")
     return _pe
+
+
+def is_on_cpu():
+    """Whether this process is in a job, on a CPU."""
+    return _pe is not None and not _pe.device.is_gpu
 
 
 def _forget(why):
@@ -139,17 +144,25 @@ def init(device: str | None = None) -> None:
     starter = _starting.setdefault("init", me)
     if starter is not me:
         raise Error(f"peal.init: thread {starter.name!r} is inside peal.init(); one thread calls it, for all")
+    try:
+        _init(settings)
+    finally:
+        _starting.clear()
+
+
+@contextlib.contextmanager
+def _environment(settings):
+    """Variables for libpeal, in the thread that calls it: an init() that was interrupted goes on with them."""
     before = {name: os.environ.get(name) for name in settings}
     os.environ.update(settings)
     try:
-        _init()
+        yield
     finally:
         for name, value in before.items():
             if value is None:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-        _starting.clear()
 
 
 def _settings_of(device):
@@ -164,15 +177,18 @@ def _settings_of(device):
     return {"PEAL_TARGET": "gpu", **({"PEAL_DEVICE": number} if number else {})}
 
 
-def _init():
+def _init(settings):
     global _pe, _caller, _begun, _why_none
     _caller = _caller or Caller()
     _caller.wait_for_interrupted("init")
     if _pe is not None:
         raise Error("peal.init: peal is initialised already; call peal.finalize() before the next init()")
     begun = _begun
+    if begun is not None and begun.result is not None and begun.arguments[1] != settings:
+        raise Error("peal.init: an init() for another device was interrupted and has gone on since; call init() as it was "
+                    "called then")
     if begun is None or begun.result is None:
-        begun = _begun = _caller.prepare(Pe, _caller)
+        begun = _begun = _caller.prepare(Pe, _caller, settings)
         try:
             _caller.wait(begun)
         except BaseException:

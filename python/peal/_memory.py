@@ -17,7 +17,7 @@ import heapq
 import threading
 import weakref
 
-from peal import _device, _stream
+from peal import _device
 from peal._library import FUNCTIONS, OPERATIONS, TYPES, Buffers, answer, failure, must
 from peal.errors import ArgumentError, Error
 
@@ -43,7 +43,11 @@ class Memory:
     def at(self, address):
         """An object that numpy takes for bytes: at `address`, as many as this memory has, which it keeps."""
         self.exported.add(address)
-        return _Bytes(self, address)
+        return _Bytes(self, address, self.nbytes)
+
+    def untouched(self, address, nbytes):
+        """The same of some bytes that this process must not load or store."""
+        return _Bytes(self, address, nbytes)
 
 
 class _Bytes:
@@ -51,9 +55,9 @@ class _Bytes:
 
     __slots__ = ("__array_interface__", "memory")
 
-    def __init__(self, memory, address):
+    def __init__(self, memory, address, nbytes):
         self.memory = memory
-        self.__array_interface__ = {"version": 3, "typestr": "|u1", "shape": (memory.nbytes,), "data": (address, False)}
+        self.__array_interface__ = {"version": 3, "typestr": "|u1", "shape": (nbytes,), "data": (address, False)}
 
 
 class Heap:
@@ -76,12 +80,12 @@ class Heap:
 
     def allocate(self, call, nbytes, what, zeroed):
         """`nbytes` of memory, for what all PEs call `what`; what all have dropped is given back before."""
-        _stream.require_no_capture(call, self.device)
+        self._pe.synchronize(call, None)  # of two calls of one team at a time the second is refused
         return self._pe.caller.run(self._allocate, call, nbytes, what, zeroed)
 
     def collect(self):
         """Gives back what all PEs have dropped. Answers how many allocations that were."""
-        _stream.require_no_capture("collect", self.device)
+        self._pe.synchronize("collect", None)
         return self._pe.caller.run(self._give_back, "collect", "")
 
     def exported(self):

@@ -116,7 +116,7 @@ def _fetching(call, what, word, value, pe, stream, expected=0):
     here.synchronize(call, stream)
     here.caller.run_short(must, call, "atomic_fetching" if wide else "atomic_fetching32", ATOMICS[what], found.address,
                           arguments.bits(call, found, value), arguments.bits(call, found, expected),
-                          arguments.number(call, "pe", pe), ctypes.addressof(old))
+                          arguments.number(call, "pe", pe), ctypes.byref(old))
     return arguments.of_bits(found, old.value)
 
 

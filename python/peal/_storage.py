@@ -17,7 +17,7 @@ def load(path: Path, array: Any, offset: int = 0) -> None:
     """Fills `array` with the file's bytes from byte `offset` on. Raises Error where the file ends before; `array` is as
     it was then."""
     found = arguments.buffer("load", "array", array, written=True)
-    where = arguments.number("load", "offset", offset)
+    where = arguments.number("load", "offset", offset, 0, (1 << 64) - 1)
     current("load").make_now("load", "load", os.fsencode(path), where, found.address, found.nbytes)
 
 

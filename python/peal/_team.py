@@ -33,10 +33,11 @@ class Team:
     def split(self, color: int, key: int = 0) -> Team | None:
         """Collective among the members: teams of those with one `color`, numbered by `key`, then by their number here.
         None for a color less than 0."""
+        self._pe.synchronize("Team.split", None)  # of two calls of one team at a time the second is refused
         made = ctypes.c_void_p()
         self._pe.caller.run(must, "Team.split", "team_split", self._native("Team.split"),
                             arguments.number("Team.split", "color", color), arguments.number("Team.split", "key", key),
-                            ctypes.addressof(made))
+                            ctypes.byref(made))
         return None if made.value is None else Team(self._pe, made.value, owned=True)
 
     def barrier(self, *, stream: Any = None) -> None:
@@ -52,6 +53,7 @@ class Team:
         native = self._native("Team.free")
         if not self._owned:
             raise ArgumentError("peal.Team.free: the team of all PEs is not freed; leave it to peal.finalize()")
+        self._pe.synchronize("Team.free", None)
         self._handle = None
         self._pe.caller.run(must, "Team.free", "team_free", native)
 

@@ -93,7 +93,7 @@ class A3Streams(Job):
                     except peal.ArgumentError as error:
                         print(error)
             """), 0, r'peal.init: device .gpu.: give "cpu", "cuda"', r"device .cuda:x.", r"device .cuda:.: give", "device 1: give",
-            r"cpu cpu None", *(rf"peal.{call}: stream 7: this job is on a CPU" for call in ("put", "barrier", "signal_wait",
+            r"cpu cpu ", *(rf"peal.{call}: stream 7: this job is on a CPU" for call in ("put", "barrier", "signal_wait",
                                                                                           "synchronize")))
 
 
