@@ -54,7 +54,8 @@ class Array:
     def copy_to_host(self) -> np.ndarray:
         """A copy of this PE's part. On a GPU it waits for all that its streams were given."""
         self._require("copy_to_host")
-        _stream.require_no_capture("copy_to_host", self._pe.device)
+        if self._pe.device.is_gpu:
+            _stream.not_capturing("copy_to_host", self._pe.device)
         return np.frombuffer(bytearray(self._pe.caller.run(self._read, "copy_to_host")), self.dtype).reshape(self.shape)
 
     def _read(self, call):
@@ -69,8 +70,9 @@ class Array:
 
     def _fill(self, call, values):
         self._require(call)
-        _stream.require_no_capture(call, self._pe.device)
         on_gpu = self._pe.device.is_gpu
+        if on_gpu:
+            _stream.not_capturing(call, self._pe.device)
         try:
             made = np.empty(self.shape, self.dtype) if on_gpu else self.numpy()
             made[...] = _dtypes.converted(np.asarray(values), self.dtype)
@@ -192,7 +194,7 @@ def _make(call: str, shape: Shape, dtype: Any, zeroed: bool) -> Array:
 
 def empty(shape: Shape, dtype: Any = np.float64) -> Array:
     """A symmetric array of `shape` with undefined values. Collective: all PEs give the same shape and dtype, one of
-    numpy's or torch's, or "bfloat16". On a GPU a PE that has dropped arrays waits for all that its streams were given.
+    numpy's or torch's, or "bfloat16". On a GPU it waits for the current stream, and a PE that has dropped arrays for all.
 
     Raises ArgumentError on all PEs where they differ, Error where memory is used up (PEAL_HEAP_SIZE,
     PEAL_HEAP_LIMIT)."""

@@ -56,9 +56,6 @@ def all_to_all(dst: Any, src: Any, team: Team | None = None, *, stream: Any = No
     _call("all_to_all", dst, src, team, stream, lambda n: (n, n))
 
 
-_OF_BYTES = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
-
-
 def _blocks(name, given, members):
     """peal_blocks_t of (counts, displacements), and what keeps them there."""
     call = "all_to_all_v"
@@ -84,12 +81,13 @@ def all_to_all_v(dst: Any, src: Any, received: tuple[Any, Any], sent: tuple[Any,
     call = "all_to_all_v"
     here = current(call)
     to, from_ = arguments.buffer(call, "dst", dst, written=True), arguments.buffer(call, "src", src)
-    if to.dtype != from_.dtype or to.dtype.itemsize not in _OF_BYTES:
+    bits = TYPES.get(f"uint{8 * to.dtype.itemsize}")
+    if to.dtype != from_.dtype or bits is None:
         raise arguments.ArgumentError(f"peal.{call}: dst has dtype {to.dtype}, src {from_.dtype}; give both the same, of 1, 2, 4 "
                                       "or 8 bytes")
     native, members = (here.world, here.n_pes) if team is None else (team._native(call), team.n_pes)
     (into, _), (out, _) = _blocks("received", received, members), _blocks("sent", sent, members)
-    buffers = Buffers(to.address, from_.address, 1, TYPES[_OF_BYTES[to.dtype.itemsize]])
+    buffers = Buffers(to.address, from_.address, 1, bits)
     here.make(call, call, native, buffers, into, out, stream=stream)
 
 

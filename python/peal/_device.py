@@ -32,9 +32,6 @@ class Cpu:
     def settle(self):
         """Returns when all that this PE was given to do is done: here nothing is left."""
 
-    def is_capturing(self, stream):
-        return False
-
     def __str__(self):
         return "cpu"
 

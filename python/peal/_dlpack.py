@@ -44,7 +44,7 @@ def export(whole, nbytes, shape, dtype, device):
 class View:
     """What a capsule tells of a tensor."""
 
-    __slots__ = ("address", "contiguous", "device", "dtype", "shape", "strides")
+    __slots__ = ("address", "contiguous", "dtype", "shape", "strides")
 
     def __init__(self, capsule):
         tensor = _tensor_of(capsule)
@@ -53,7 +53,6 @@ class View:
         self.contiguous = self.strides is None or _is_contiguous(self.shape, self.strides)
         self.address = (tensor.data or 0) + tensor.byte_offset
         self.dtype = _dtypes.from_dlpack(tensor.code, tensor.bits) if tensor.lanes == 1 else None
-        self.device = (tensor.device_type, tensor.device_id)
 
 
 def _is_contiguous(shape, strides):

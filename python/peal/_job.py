@@ -39,23 +39,18 @@ class Pe:
     def make(self, call, name, *arguments, stream=None):
         """Makes peal_NAME, which may wait for other PEs, and raises in the name of `call` what it says: on a CPU it is done
         on return, on a GPU in the order of `stream`, or of the current one."""
-        if self.device.is_gpu:
-            self._give(call, name, arguments, stream)
-        else:
-            _stream.require_none(call, stream)
-            self.caller.run(must, call, name, *arguments)
+        self._make(self.caller.run, call, name, arguments, stream)
 
     def make_short(self, call, name, *arguments, stream=None):
         """The same for what waits for nobody."""
-        if self.device.is_gpu:
-            self._give(call, name, arguments, stream)
+        self._make(self.caller.run_short, call, name, arguments, stream)
+
+    def _make(self, at_once, call, name, arguments, stream):
+        if self.device.is_gpu:  # in this thread, which may be capturing a graph
+            self.caller.directly(must, call, name + "_on_stream", *arguments, _stream.handle(call, self.device, stream))
         else:
             _stream.require_none(call, stream)
-            self.caller.run_short(must, call, name, *arguments)
-
-    def _give(self, call, name, arguments, stream):
-        # At once and in this thread, which may be capturing a graph.
-        self.caller.directly(must, call, name + "_on_stream", *arguments, _stream.handle(call, self.device, stream))
+            at_once(must, call, name, *arguments)
 
     def make_now(self, call, name, *arguments):
         """Makes peal_NAME, which is done on return: on a GPU behind what the current stream was given before."""
@@ -65,8 +60,7 @@ class Pe:
     def synchronize(self, call, stream):
         """Returns when a stream has done what it was given."""
         if self.device.is_gpu:
-            _stream.require_no_capture(call, self.device)
-            self.caller.run(_synchronize, call, self.device, _stream.handle(call, self.device, stream))
+            self.caller.run(_synchronize, call, self.device, _stream.not_capturing(call, self.device, stream))
         else:
             _stream.require_none(call, stream)
 

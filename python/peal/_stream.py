@@ -37,11 +37,13 @@ def handle(call, device, stream):
                         "number")
 
 
-def require_no_capture(call, device):
-    """For what a graph cannot hold."""
-    if device.is_gpu and device.is_capturing(current(device)):
-        raise ArgumentError(f"peal.{call}: the current stream captures a graph, which this call cannot be part of; call it before "
-                            "or after")
+def not_capturing(call, device, stream=None):
+    """handle(), for what a graph cannot hold."""
+    found = handle(call, device, stream)
+    if device.is_capturing(found):
+        raise ArgumentError(f"peal.{call}: the {'current ' if stream is None else ''}stream captures a graph, which this call "
+                            "cannot be part of; call it before or after")
+    return found
 
 
 def require_none(call, stream):

@@ -53,6 +53,9 @@ class _Device(_device.Cpu):
         for stream in self.streams:
             self.synchronize(stream)
 
+    def is_capturing(self, stream):
+        return False
+
     def synchronize(self, stream):
         assert FUNCTIONS["stream_synchronize"](stream) == 0
 

@@ -3,11 +3,11 @@
 cases whose name has the word. Where no GPU and torch are, on a CPU that behaves as one (stand_in.py)."""
 import gc
 import os
-import random
 import sys
 import tempfile
 import unittest
 
+import cases
 import numpy as np
 import peal
 import stand_in
@@ -15,18 +15,7 @@ import stand_in
 PLACE = stand_in.found()
 
 
-class OnStreams(unittest.TestCase):
-    """A case begins when all PEs are there."""
-
-    def setUp(self):
-        self.me, self.n = peal.my_pe(), peal.n_pes()
-        self.next, self.before = (self.me + 1) % self.n, (self.me - 1) % self.n
-        peal.barrier()
-        peal.synchronize()
-
-    def refused(self, *words):
-        return self.assertRaisesRegex(peal.ArgumentError, ".*".join(words))
-
+class OnStreams(cases.OnStreams):
     def assert_all(self, array, value):
         self.assertEqual(PLACE.values(array), [value] * array.size)
 
@@ -179,7 +168,7 @@ class Transfers(OnStreams):
                 call()
 
 
-class Memory(OnStreams):
+class Memory(cases.Memory, OnStreams):
     def test_what_is_dropped_under_way_arrives(self):
         for turn in range(1, 4):
             inbox, source = peal.zeros(1 << 16, np.float32), peal.zeros(1 << 16, np.float32)
@@ -192,19 +181,8 @@ class Memory(OnStreams):
             self.assertEqual(set(PLACE.values(other)), {-1})
             peal.barrier()
 
-    def test_does_not_grow(self):
-        chance = random.Random(self.me)
-        peal.collect()
-        held, seen = [], set()
-        for _ in range(100):
-            held.append(peal.empty(4096, np.uint8))
-            seen.add(held[-1].address)
-            if len(held) > 8:
-                held.pop(chance.randrange(8))
-        self.assertLess(len(seen), 70)
 
-
-class Collectives(OnStreams):
+class Collectives(cases.Collectives, OnStreams):
     def test_reductions_of_all_types(self):
         total = self.n * (self.n + 1) // 2
         for dtype in ("int8", "int32", "int64", "uint8", "uint32", "float16", "bfloat16", "float32", "float64"):
@@ -224,23 +202,6 @@ class Collectives(OnStreams):
         out, back = peal.full(self.n, self.me, np.complex64), peal.zeros(self.n, np.complex64)
         peal.all_to_all(back, out)
         self.assertEqual(back.copy_to_host().real.tolist(), list(range(self.n)))
-
-    def test_blocks_of_any_length(self):
-        # PE i sends j + 1 elements of value 10 * i + j to PE j.
-        ends = np.cumsum([0] + [j + 1 for j in range(self.n)])
-        counts, mine = np.arange(1, self.n + 1, dtype=np.int64), np.full(self.n, self.me + 1, np.int64)
-        sent = peal.full(self.n, counts), peal.full(self.n, ends[:-1])
-        received = peal.full(self.n, mine), peal.full(self.n, np.arange(self.n) * (self.me + 1))
-        src = peal.full(ends[-1], np.repeat(10 * self.me + np.arange(self.n), counts), np.float32)
-        back = peal.full(self.n * self.n, -1, np.float32)
-        peal.all_to_all_v(back, src, received, sent)
-        length = self.n * (self.me + 1)
-        self.assertEqual(back.copy_to_host().tolist(), np.repeat(10 * np.arange(self.n) + self.me, mine).tolist() +
-                         [-1] * (self.n * self.n - length))
-        for given, words in ((sent[0], "sent peal.Array.*give .counts, displacements"),
-                             ((sent[0], back), "sent's displacements has .* elements of float32; give one int64 for each")):
-            with self.refused("peal.all_to_all_v: ", words):
-                peal.all_to_all_v(back, src, received, given)
 
     def test_teams(self):
         team = peal.world().split(self.me % 2, key=-self.me)

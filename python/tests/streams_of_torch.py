@@ -3,6 +3,7 @@
 import os
 import unittest
 
+import cases
 import numpy as np
 import peal
 import stand_in
@@ -11,13 +12,7 @@ torch = stand_in.torch_with_gpu()
 
 
 @unittest.skipUnless(torch, "there is no torch with a GPU")
-class OfTorch(unittest.TestCase):
-    def setUp(self):
-        self.me, self.n = peal.my_pe(), peal.n_pes()
-        self.next, self.before = (self.me + 1) % self.n, (self.me - 1) % self.n
-        peal.barrier()
-        peal.synchronize()
-
+class OfTorch(cases.OnStreams):
     def zeros(self, count, dtype):
         return torch.from_dlpack(peal.zeros(count, dtype))
 
