@@ -213,6 +213,18 @@ PEAL_KERNEL outlast(Verdict* verdict, Context hasty, Context patient, uint64_t* 
   }
 }
 
+/// Sends a word by a context of short deadlines. On a busy machine the link or the completion may
+/// take longer than one of them: what timed out is asked for again, 1,000 times at most.
+PEAL_KERNEL send_in_the_end(Verdict* verdict, Context hasty, uint64_t* box, uint64_t word) {
+  const int next = (my_pe(hasty) + 1) % n_pes(hasty);
+  Status status = Status::kTimeout;
+  for (int i = 0; i < 1000 && status == Status::kTimeout; ++i) {
+    status = handled(hasty, p(hasty, box, word, next));
+    if (status == Status::kOk) status = handled(hasty, quiet(hasty));
+  }
+  expect_ok(verdict, status);
+}
+
 TEST(Deadline, OfTheContextEndsAWaitAndTheContextStaysUsable) {
   on_every_pe([](Runtime& pe) {
     const auto context = pe.make_context({.timeout = std::chrono::milliseconds(60)});
@@ -225,7 +237,9 @@ TEST(Deadline, OfTheContextEndsAWaitAndTheContextStaysUsable) {
     pe.barrier();
     run_clean(pe, {}, greet<Reach::kGpu>, patient.value(), box.data(), uint64_t{1});
     pe.barrier();
-    run_clean(pe, {}, greet<Reach::kGpu>, context.value(), box.data(), uint64_t{2});
+    run_clean(pe, {}, send_in_the_end, context.value(), box.data(), uint64_t{2});
+    pe.barrier();
+    EXPECT_EQ(box[0], 2u);
     pe.barrier();
   });
 }
