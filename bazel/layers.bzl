@@ -86,7 +86,7 @@ LAYERS = {
     ],
     "host/job": ["base", "host/base", "host/bootstrap.h"],
     # Files into and out of memory. host/job/together.h: all PEs have saved, or none has.
-    "host/storage": ["base", "host/base", "host/memory", "host/bootstrap.h", "host/job/together.h"],
+    "host/storage": ["base", "host/base", "host/memory", "host/bootstrap.h", "host/job/together.h", "host/stream"],
     # device/nic/request.h: the self-test posts what a kernel would. host/job/channel.h: descriptors go from PE to PE.
     "host/transport": [
         "base", "host/base", "host/memory", "host/nic", "device/base", "device/shared", "device/nic/request.h",

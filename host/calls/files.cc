@@ -40,18 +40,32 @@ void Files::start(Executor& executor, void* stream, const detail::FileCall& call
     fail(ErrorCode::kUnsupported,
          "{}: it captures a graph, and files cannot be part of one: call it before or after", name);
   }
-  // While the stream waits nothing may be pinned or registered: that can wait for the stream.
-  engine().prepare(memory);
-  executor.host_work([this, call, memory] { move(call, memory); }, stream);
+  storage::Engine& files = engine();
+  if (!memory.on_gpu) {
+    executor.host_work({[this, call, memory](StreamCopies&) { move(call, memory, nullptr); }},
+                       stream);
+    return;
+  }
+  // While the stream waits nothing may be pinned: that can wait for the stream.
+  const auto staging = files.stage(call.saves ? 0 : call.offset, memory);
+  executor.host_work({.work =
+                          [this, call, memory, staging](StreamCopies& copies) {
+                            const storage::ByStream by{*staging, copies};
+                            move(call, memory, &by);
+                          },
+                      .copies = staging->copies(!call.saves),
+                      .buffers = options_.threads},
+                     stream);
 }
 
-void Files::move(const detail::FileCall& call, const storage::MemoryRange& memory) {
+void Files::move(const detail::FileCall& call, const storage::MemoryRange& memory,
+                 const storage::ByStream* stream) {
   std::string why;
   try {
     if (call.saves) {
-      storage::save(*engine_, call.path, memory);
+      storage::save(*engine_, call.path, memory, stream);
     } else {
-      storage::load(*engine_, call.path, call.offset, memory);
+      storage::load(*engine_, call.path, call.offset, memory, stream);
     }
     return;
   } catch (const std::exception& error) {

@@ -41,7 +41,8 @@ class Files {
   void start(Executor& executor, void* stream, const detail::FileCall& call);
 
  private:
-  void move(const detail::FileCall& call, const storage::MemoryRange& memory);
+  void move(const detail::FileCall& call, const storage::MemoryRange& memory,
+            const storage::ByStream* stream);
 
   const OwnMemory memory_;
   ContextTable& contexts_;

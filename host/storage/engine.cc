@@ -31,6 +31,7 @@ EngineOptions checked(EngineOptions options) {
 Engine::Engine(EngineOptions options, std::shared_ptr<Gpu> gpu)
     : options_(checked(std::move(options))),
       gpu_(std::move(gpu)),
+      staging_(gpu_, options_.threads, options_.piece_bytes),
       direct_path_(options_.cufile, gpu_) {
   for (auto& workers : buffers_) workers.resize(options_.threads);
 }
@@ -49,18 +50,25 @@ void Engine::read(const Transfer& transfer) {
 void Engine::write(const Transfer& transfer) { move(transfer, false); }
 
 void Engine::move(const Transfer& transfer, bool reading) {
-  const std::lock_guard lock(mutex_);
-  const MemoryRange& memory = transfer.memory;
-  if (memory.on_gpu && gpu_ == nullptr) {
+  if (transfer.memory.on_gpu && gpu_ == nullptr) {
     fail(ErrorCode::kInvalidArgument, "storage: memory of a GPU at {}, and this PE uses none",
-         fmt::ptr(memory.address));
+         fmt::ptr(transfer.memory.address));
   }
+  if (transfer.stream != nullptr) {
+    move_on_stream(transfer, reading);
+  } else {
+    const std::lock_guard lock(turn_);
+    move_pieces(transfer, reading);
+  }
+}
+
+void Engine::move_pieces(const Transfer& transfer, bool reading) {
+  const MemoryRange& memory = transfer.memory;
   const size_t piece = transfer.piece_bytes != 0 ? transfer.piece_bytes : options_.piece_bytes;
   const size_t threads = options_.threads;
   if (memory.on_gpu && !transfer.view &&
       direct_path_.move({transfer.file, transfer.offset, memory, reading, piece, threads})) {
-    by_cufile_ += memory.bytes;
-    last_ = transfer.file.path() + ": by cuFile";
+    tell(by_cufile_, memory.bytes, transfer.file.path() + ": by cuFile");
     return;
   }
   same_ = transfer.resumes;
@@ -68,8 +76,20 @@ void Engine::move(const Transfer& transfer, bool reading) {
            [&](size_t worker, const FileRange& one) {
              reading ? read_piece(transfer, worker, one) : write_piece(transfer, worker, one);
            });
-  by_posix_ += memory.bytes;
-  last_ = fmt::format("{}: {}", transfer.file.path(), transfer.file.describe());
+  tell(by_posix_, memory.bytes, transfer.file.path() + ": " + transfer.file.describe());
+}
+
+void Engine::move_on_stream(const Transfer& transfer, bool reading) {
+  const auto& [staging, copies] = *transfer.stream;
+  reading ? staging.read(transfer.file, copies) : staging.write(transfer.file, copies);
+  tell(by_posix_, transfer.memory.bytes,
+       transfer.file.path() + ": on a stream, " + transfer.file.describe());
+}
+
+void Engine::tell(uint64_t& counter, size_t bytes, std::string last) {
+  const std::lock_guard lock(told_mutex_);
+  counter += bytes;
+  last_ = std::move(last);
 }
 
 /// False: the file is read and written right there.
@@ -122,15 +142,6 @@ bool Engine::holds(File& file, size_t worker, uint64_t offset, std::span<const s
   return true;
 }
 
-void Engine::prepare(const MemoryRange& memory) {
-  if (!memory.on_gpu) return;
-  std::call_once(pinned_once_, [&] {
-    const std::lock_guard lock(mutex_);
-    for (size_t worker = 0; worker < options_.threads; ++worker) buffer(worker, 1, Use::kPinned);
-  });
-  direct_path_.prepare(memory);
-}
-
 /// At least `bytes` at a multiple of kBlock, this worker's own. Made when first needed and kept:
 /// pinning takes longer than reading a piece.
 std::byte* Engine::buffer(size_t worker, size_t bytes, Use use) {
@@ -154,7 +165,7 @@ void Engine::copy(void* to, const void* from, size_t bytes, bool on_gpu) const {
 }
 
 std::string Engine::describe() const {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(turn_, told_mutex_);
   return fmt::format(
       "{}; POSIX: {} threads, pieces of {} bytes; {}; {} bytes by cuFile, {} by POSIX",
       direct_path_.describe(), options_.threads, options_.piece_bytes,

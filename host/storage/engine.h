@@ -6,6 +6,7 @@
 //   host memory else                     the same by a buffer of each thread
 //   a GPU's                              cuFile where it is, else pinned buffers: one thread copies
 //                                        to the GPU while others read
+//   a GPU's, on a stream                 pinned buffers, copied by the stream (staging.h)
 #pragma once
 
 #include <array>
@@ -25,6 +26,7 @@
 #include "host/storage/direct_path.h"
 #include "host/storage/file.h"
 #include "host/storage/file_ranges.h"
+#include "host/storage/staging.h"
 
 namespace peal::storage {
 
@@ -39,7 +41,7 @@ struct EngineOptions {
 /// The largest piece that the engine takes.
 inline constexpr size_t kMaxPiece = 256u << 20;
 
-/// One transfer at a time; a second thread's waits for the first.
+/// One transfer at a time, but for those on streams; a second thread's waits for the first.
 class Engine {
  public:
   /// `gpu` null: all memory is the host's. Throws kInvalidArgument for options out of range.
@@ -61,6 +63,9 @@ class Engine {
     /// A write leaves what the file holds already as it is, until a piece differs; from there on
     /// it writes all without looking.
     bool resumes = false;
+    /// Not null: a stream copies, memory is a GPU's, and nothing of CUDA is called here. Without a
+    /// view, and nothing is resumed.
+    const ByStream* stream = nullptr;
   };
 
   /// Fills memory with the file's bytes at offset. Throws kInvalidArgument where the file ends
@@ -71,9 +76,10 @@ class Engine {
   /// the disk. Throws kSystem; the file is undefined then.
   void write(const Transfer& transfer);
 
-  /// Pins what transfers of such memory need, so that they need not: that may wait for a GPU whose
-  /// streams wait for the transfer.
-  void prepare(const MemoryRange& memory);
+  /// Buffers for a transfer of a GPU's memory on a stream. May wait for the GPU.
+  std::shared_ptr<Staging> stage(uint64_t offset, const MemoryRange& memory) {
+    return std::make_shared<Staging>(staging_, offset, memory);
+  }
 
   /// What begins at `whole` (Memory::whole) ends; no transfer of it is under way.
   void forget(const std::byte* whole) { direct_path_.forget(whole); }
@@ -85,6 +91,9 @@ class Engine {
   /// What a buffer is for: memory of the host, a GPU's, or to compare with.
   enum class Use : size_t { kHost, kPinned, kCompared };
   void move(const Transfer& transfer, bool reading);
+  void move_pieces(const Transfer& transfer, bool reading);
+  void move_on_stream(const Transfer& transfer, bool reading);
+  void tell(uint64_t& counter, size_t bytes, std::string last);
   void read_piece(const Transfer& transfer, size_t worker, const FileRange& piece);
   void write_piece(const Transfer& transfer, size_t worker, const FileRange& piece);
   bool must_copy(const Transfer& transfer, const FileRange& piece) const;
@@ -95,11 +104,12 @@ class Engine {
 
   const EngineOptions options_;
   const std::shared_ptr<Gpu> gpu_;
-  mutable std::mutex mutex_;  // of what follows; held during a transfer
+  StagingPool staging_;
+  mutable std::mutex turn_;  // held during a transfer but those on streams; guards what follows
   DirectPath direct_path_;
-  std::once_flag pinned_once_;
   std::array<std::vector<std::optional<Backing>>, 3> buffers_;  // by use and worker
   std::atomic<bool> same_ = false;  // what was compared so far, of a transfer that resumes
+  mutable std::mutex told_mutex_;   // guards what follows
   std::string last_;                // file and how it was reached
   uint64_t by_cufile_ = 0;
   uint64_t by_posix_ = 0;

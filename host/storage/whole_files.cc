@@ -34,9 +34,10 @@ Shard shard_of(uint64_t bytes, size_t unit, int pe, int n_pes) {
   return {begin * unit, (each + (me < longer ? 1 : 0)) * unit};
 }
 
-void load(Engine& engine, const std::string& path, uint64_t offset, const MemoryRange& to) {
+void load(Engine& engine, const std::string& path, uint64_t offset, const MemoryRange& to,
+          const ByStream* stream) {
   File file(engine.calls(), path, File::Use::kRead, engine.options().direct);
-  engine.read({file, offset, to});
+  engine.read({.file = file, .offset = offset, .memory = to, .stream = stream});
 }
 
 Shard load_shard(Engine& engine, const std::string& path, size_t unit, int pe, int n_pes,
@@ -52,9 +53,10 @@ Shard load_shard(Engine& engine, const std::string& path, size_t unit, int pe, i
   return mine;
 }
 
-void save(Engine& engine, const std::string& path, const MemoryRange& from) {
+void save(Engine& engine, const std::string& path, const MemoryRange& from,
+          const ByStream* stream) {
   Replacement replacement(engine.calls(), path, engine.options().direct);
-  engine.write({replacement.file(), 0, from});
+  engine.write({.file = replacement.file(), .offset = 0, .memory = from, .stream = stream});
   replacement.commit();
 }
 

@@ -24,8 +24,9 @@ struct Shard {
 Shard shard_of(uint64_t bytes, size_t unit, int pe, int n_pes);
 
 /// Fills `to` with the file's bytes from `offset` on. Throws as Engine::read does, and for a path
-/// that cannot be opened.
-void load(Engine& engine, const std::string& path, uint64_t offset, const MemoryRange& to);
+/// that cannot be opened. `stream`: where a stream copies, here and in save().
+void load(Engine& engine, const std::string& path, uint64_t offset, const MemoryRange& to,
+          const ByStream* stream = nullptr);
 
 /// Loads this PE's part of the file and answers which that is; `to` may be longer, and its rest is
 /// as before. Throws kInvalidArgument where `to` is too short.
@@ -34,6 +35,7 @@ Shard load_shard(Engine& engine, const std::string& path, size_t unit, int pe, i
 
 /// Makes `path` a file of exactly these bytes, on the disk on return. On failure what was at `path`
 /// before is as it was (host/storage/replacement.h).
-void save(Engine& engine, const std::string& path, const MemoryRange& from);
+void save(Engine& engine, const std::string& path, const MemoryRange& from,
+          const ByStream* stream = nullptr);
 
 }  // namespace peal::storage

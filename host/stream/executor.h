@@ -9,7 +9,9 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "host/memory/backing.h"
 #include "host/memory/gpu.h"
 #include "kernels/table.h"
 
@@ -22,6 +24,30 @@ class StreamMark {
   virtual bool reached() const = 0;
   /// Returns once all that lies before it is done.
   virtual void wait() const = 0;
+};
+
+/// The copies of a HostTask, for its work.
+class StreamCopies {
+ public:
+  virtual ~StreamCopies() = default;
+  /// Copy `index` may be made. Of copies that use the same buffer in this order.
+  virtual void allow(size_t index) = 0;
+  /// Returns once copy `index`, which was allowed, has been made. Throws kSystem where the stream
+  /// has failed.
+  virtual void wait(size_t index) = 0;
+};
+
+/// Work that a thread of the host does in the order of a stream.
+struct HostTask {
+  /// Must not throw, and must call nothing of CUDA: while the stream waits for it, another thread's
+  /// call may hold a lock of the driver until the stream goes on. Its captures are destroyed when
+  /// all copies have been made.
+  std::function<void(StreamCopies&)> work;
+  /// Made by the stream one after the other, each as soon as the work allows it. Those that the
+  /// work has not allowed when it ends are made then.
+  std::vector<Copy> copies = {};
+  /// Buffers that the copies use in turn: copy i and copy i + buffers the same one.
+  size_t buffers = 1;
 };
 
 /// Blocks and threads of a grid.
@@ -51,11 +77,12 @@ class Executor {
   /// Stores a word where this process has it mapped, behind all that the stream did before. False
   /// where streams cannot.
   virtual bool store_word(uint64_t* word, uint64_t value, void* stream) = 0;
-  /// Has a thread of the host do `work` behind all that the stream did before, and what it is given
-  /// later wait for that. The work may use the GPU and must not throw; where what the GPU did
-  /// before has failed it is left out. Not while the stream captures. Throws kUnsupported where the
-  /// GPU's streams cannot wait for a word, kSystem where there are no more threads.
-  virtual void host_work(std::function<void()> work, void* stream) = 0;
+  /// Has a thread of the host do the task's work behind all that the stream did before, and what it
+  /// is given later wait for that. Where what the GPU did before has failed it is left out. Returns
+  /// at once, or where the stream holds no more calls when it has room. Not while the stream
+  /// captures. Throws kUnsupported where the GPU's streams cannot wait for a word, kSystem where
+  /// there are no more threads.
+  virtual void host_work(HostTask task, void* stream) = 0;
   virtual bool capturing(void* stream) const = 0;
   /// True if all that the executor's own stream was given is known to be done.
   virtual bool idle(void* own) const = 0;

@@ -38,6 +38,20 @@ class CpuMark : public StreamMark {
   const simt::Mark mark_;
 };
 
+/// Made where they are allowed.
+class CopiesAtOnce : public StreamCopies {
+ public:
+  explicit CopiesAtOnce(const std::vector<Copy>& copies) : copies_(copies) {}
+  void allow(size_t index) override {
+    const Copy& copy = copies_[index];
+    std::memmove(copy.to, copy.from, copy.bytes);
+  }
+  void wait(size_t) override {}
+
+ private:
+  const std::vector<Copy>& copies_;
+};
+
 class CpuExecutor : public Executor {
  public:
   GridShape shape_for(uint64_t bytes, uint32_t each, uint32_t blocks) const override {
@@ -68,8 +82,11 @@ class CpuExecutor : public Executor {
     return true;
   }
 
-  void host_work(std::function<void()> work, void* stream) override {
-    stream_at(stream).add(std::move(work));
+  void host_work(HostTask task, void* stream) override {
+    stream_at(stream).add([task = std::move(task)] {
+      CopiesAtOnce copies(task.copies);
+      task.work(copies);
+    });
   }
 
   bool capturing(void* stream) const override { return stream_at(stream).capturing(); }

@@ -150,8 +150,8 @@ class GpuExecutor : public Executor {
     });
   }
 
-  void host_work(std::function<void()> work, void* stream) override {
-    host_work_.add(mark(stream), std::move(work), stream);
+  void host_work(HostTask task, void* stream) override {
+    host_work_.add(std::move(task), stream, [&] { return mark(stream); });
   }
 
   bool capturing(void* stream) const override {

@@ -34,6 +34,7 @@ std::mutex mutex;
 std::map<Address, Allocation> allocations;
 
 Result refusal(const char* symbol) {
+  if (state.waiting > 0) ++state.beside_waits;
   const auto found = state.refuse.find(symbol);
   return found == state.refuse.end() ? kSuccess : found->second;
 }
@@ -271,14 +272,14 @@ Result cuStreamSynchronize(Stream which) {
 Result cuStreamQuery(Stream which) {
   return which == nullptr ? mistake(kInvalidValue) : refusal("cuStreamQuery");
 }
-// Streams here do at once what they are given; there are no kernels, and nothing is recorded.
+// Streams do at once what they are given; there are no kernels, and nothing is recorded.
 Result cuStreamIsCapturing(Stream, int* status) {
   *status = state.capturing ? 1 : kCaptureNone;
   return refusal("cuStreamIsCapturing");
 }
 Result cuStreamWriteValue64_v2(Stream, Address to, uint64_t value, unsigned) {
   FAKE_ENTER_CONTEXT("cuStreamWriteValue64");
-  transfer(to, reinterpret_cast<Address>(&value), sizeof(value));
+  if (!state.lose_writes) transfer(to, reinterpret_cast<Address>(&value), sizeof(value));
   return kSuccess;
 }
 // Whoever gives it to the stream waits: another thread has to store the word.
@@ -287,11 +288,11 @@ Result cuStreamWaitValue64_v2(Stream, Address at, uint64_t value, unsigned flags
     FAKE_ENTER_CONTEXT("cuStreamWaitValue64");
     if (flags != 0) return mistake(kInvalidValue);
     ++state.waits;
+    ++state.waiting;
   }
-  while (static_cast<int64_t>(__atomic_load_n(pointer<uint64_t>(at), __ATOMIC_ACQUIRE) - value) <
-         0) {
-    ::sched_yield();
-  }
+  const auto* const word = pointer<uint64_t>(at);
+  while (static_cast<int64_t>(__atomic_load_n(word, __ATOMIC_ACQUIRE) - value) < 0) ::sched_yield();
+  --state.waiting;
   return kSuccess;
 }
 Result cuEventCreate(Event* out, unsigned) {

@@ -27,6 +27,7 @@ struct FakeCuda {
   int writes_ordering = 100;          // of what NICs write: for its own kernels
   bool io_memory = true;              // host memory counts as another device's registers
   bool capturing = false;             // what streams say of themselves
+  bool lose_writes = false;           // of words by streams, as one that has failed
   int visible_from = 0;               // GPUs below this are hidden: index 0 is the first visible
   bool virtual_memory = true;         // cuMemCreate and what goes with it
   bool fabric = false;                // and handles for other hosts, as a daemon gives them out
@@ -35,6 +36,8 @@ struct FakeCuda {
   std::atomic<int> live{0};             // allocations, mappings, streams, contexts, pinned ranges
   std::atomic<int> copies{0};           //
   std::atomic<int> waits{0};            // of streams for words
+  std::atomic<int> waiting{0};          // those under way
+  std::atomic<int> beside_waits{0};     // calls while a stream waited: a driver's might not return
   std::atomic<int> mappings{0};         // of other processes' memory
   std::atomic<unsigned> host_flags{0};  // of the last range that was registered
   std::atomic<int> exported{0};         // dma-bufs

@@ -70,7 +70,8 @@ class FilesOnGpuStreams : public FilesOnGpu {
       std::filesystem::path(testing::TempDir()) / "peal-files-on-gpu-streams";
 };
 
-TEST_F(FilesOnGpuStreams, GoInOrderByCuFile) {
+// libcufile calls CUDA, which a thread that a stream waits for must not.
+TEST_F(FilesOnGpuStreams, GoInOrderByCopiesOfTheStream) {
   bootstrap::run_threads(1, [&](Bootstrap& group) {
     Runtime pe = start(group);
     auto* const data = static_cast<char*>(pe.malloc(kBytes));
@@ -78,18 +79,42 @@ TEST_F(FilesOnGpuStreams, GoInOrderByCuFile) {
     pe.copy_in(data, mine.data(), kBytes);
     const std::string path = folder_ / "file";
     const TicketCalls calls = pe.host_nbi();
-    fake_.waits = 0;
+    fake_.waits = fake_.beside_waits = 0;
     calls.save(path, data, kBytes).wait();
     calls.load(path, kBytes / 2, data, 10).wait();
     EXPECT_GE(fake_.waits, 2);
+    EXPECT_EQ(fake_.beside_waits, 0);
     EXPECT_EQ(std::filesystem::file_size(path), kBytes);
     const std::string told = pe.describe_storage();
-    EXPECT_NE(told.find("by cuFile"), std::string::npos) << told;
+    EXPECT_NE(told.find("file: on a stream, "), std::string::npos) << told;
     EXPECT_NE(told.find("POSIX: 2 threads"), std::string::npos) << told;
     calls.load(folder_ / "none", 0, data, 10);
     expect_error(error_of([&] { calls.load(path, 0, data, 10).wait(); }), ErrorCode::kSystem,
                  {"none on a stream", "No such file"});
     pe.recover();
+    pe.free(data);
+  });
+}
+
+/// More pieces than buffers, whose first is cut to a block of the file.
+TEST_F(FilesOnGpuStreams, GoByManyPieces) {
+  constexpr size_t kMany = (size_t{22} << 20) + 12345;
+  constexpr size_t kOffset = 777;
+  bootstrap::run_threads(1, [&](Bootstrap& group) {
+    Runtime pe = start(group);
+    auto* const data = static_cast<char*>(pe.malloc(kMany));
+    std::string mine(kMany, '\0');
+    for (size_t i = 0; i < kMany; ++i) mine[i] = static_cast<char>(i * 7 + i / 4096);
+    pe.copy_in(data, mine.data(), kMany);
+    const std::string path = folder_ / "file";
+    const TicketCalls calls = pe.host_nbi();
+    fake_.beside_waits = 0;
+    calls.save(path, data, kMany).wait();
+    calls.load(path, kOffset, data, kMany - kOffset).wait();
+    EXPECT_EQ(fake_.beside_waits, 0);
+    std::string got(kMany, 'x');
+    pe.copy_out(got.data(), data, kMany);
+    EXPECT_TRUE(got == mine.substr(kOffset) + mine.substr(kMany - kOffset));
     pe.free(data);
   });
 }

@@ -4,8 +4,12 @@
 // library that refuses halfway, and a transfer that ends with half of the bytes.
 #include "host/storage/engine.h"
 
+#include <atomic>
 #include <cstring>
 #include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "host/memory/backing_cuda.h"
 #include "host/storage/whole_files.h"
@@ -169,6 +173,94 @@ TEST_F(GpuFiles, RefuseOptionsOutOfRange) {
   for (const size_t piece : {size_t{0}, size_t{1000}, kMaxPiece + kBlock}) {
     expect_error(made(1, piece), ErrorCode::kInvalidArgument,
                  {"pieces of " + std::to_string(piece) + " bytes", "multiple of 4096"});
+  }
+}
+
+/// A stream, as a thread of its own: makes each copy once it is allowed.
+class StreamOfCopies : public StreamCopies {
+ public:
+  explicit StreamOfCopies(std::vector<Copy> copies)
+      : copies_(std::move(copies)), allowed_(copies_.size()), made_(copies_.size()) {
+    thread_ = std::jthread([this] {
+      for (size_t i = 0; i < copies_.size(); ++i) {
+        await(allowed_[i]);
+        std::memcpy(copies_[i].to, copies_[i].from, copies_[i].bytes);
+        made_[i] = true;
+      }
+    });
+  }
+  void allow(size_t index) override { allowed_[index] = true; }
+  void wait(size_t index) override { await(made_[index]); }
+  /// What the work has not allowed is made when it has ended.
+  void finish() {
+    for (auto& one : allowed_) one = true;
+    thread_.join();
+  }
+
+ private:
+  static void await(const std::atomic<bool>& flag) {
+    while (!flag) std::this_thread::yield();
+  }
+
+  const std::vector<Copy> copies_;
+  std::vector<std::atomic<bool>> allowed_;
+  std::vector<std::atomic<bool>> made_;
+  std::jthread thread_;
+};
+
+class GpuFilesOnStreams : public GpuFiles {
+ protected:
+  template <class Move>
+  void move(uint64_t offset, const MemoryRange& memory, bool reading, const Move& body) {
+    const auto staging = engine_.stage(offset, memory);
+    StreamOfCopies stream(staging->copies(reading));
+    try {
+      body(ByStream{*staging, stream});
+    } catch (...) {
+      stream.finish();
+      throw;
+    }
+    stream.finish();
+  }
+  void load_at(uint64_t offset, const MemoryRange& memory) {
+    move(offset, memory, true,
+         [&](const ByStream& by) { load(engine_, path(), offset, memory, &by); });
+  }
+  void save_from(const MemoryRange& memory) {
+    move(0, memory, false, [&](const ByStream& by) { save(engine_, path("saved"), memory, &by); });
+  }
+
+  Engine engine_{options(fake_cufile_path()), gpu_};
+};
+
+TEST_F(GpuFilesOnStreams, ComeBackByBuffersInTurn) {
+  for (const size_t skew : {0, 1, 128}) {
+    const std::string bytes = pattern(kBytes + 5, static_cast<unsigned>(skew));
+    put_file(path(), bytes);
+    memory_->zero(0, memory_->bytes());
+    load_at(5, at(skew));
+    std::string got(kBytes + 2, 'x');
+    memory_->copy_out(got.data(), memory_->address() + skew, kBytes + 2);
+    EXPECT_EQ(got, bytes.substr(5) + std::string(2, '\0'));
+    save_from(at(skew));
+    EXPECT_EQ(file_at(path("saved")), bytes.substr(5));
+  }
+  load_at(0, at(0, 0));
+  expect_told(engine_, {"on a stream, O_DIRECT", "0 bytes by cuFile", "600000 by POSIX"});
+}
+
+// Hazard: a thread whose piece fails has others wait for its copy for ever.
+TEST_F(GpuFilesOnStreams, OfADiskThatFailsEnd) {
+  put_file(path(), pattern(kBytes));
+  for (off_t at_byte = 1; at_byte < static_cast<off_t>(kBytes); at_byte += 20000) {
+    Faults::clear();
+    Faults::error_at = at_byte;
+    Faults::read_error = Faults::write_error = EIO;
+    expect_error(error_of([&] { load_at(0, at(0)); }), ErrorCode::kSystem,
+                 {"read of", "Input/output error"});
+    expect_error(error_of([&] { save_from(at(0)); }), ErrorCode::kSystem,
+                 {"write of", "Input/output error"});
+    EXPECT_EQ(names(), std::vector<std::string>{"file"});
   }
 }
 

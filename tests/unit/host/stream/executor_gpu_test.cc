@@ -3,10 +3,12 @@
 // Streams of a GPU, on a driver that is a fake.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include "host/memory/gpu.h"
 #include "host/stream/executor.h"
@@ -54,7 +56,7 @@ TEST_F(HostWorkOnGpu, IsWaitedForByWhatFollows) {
   uint64_t word = 0;
   for (uint64_t round = 1; round <= 600; ++round) {  // more than there are words to wait for
     uint64_t seen = 0;
-    executor_->host_work([&] { word = round; }, stream);
+    executor_->host_work({[&](StreamCopies&) { word = round; }}, stream);
     executor_->copy(&seen, &word, sizeof(word), stream);
     ASSERT_EQ(seen, round);
   }
@@ -63,11 +65,11 @@ TEST_F(HostWorkOnGpu, IsWaitedForByWhatFollows) {
 // Streams that wait for each other's work: one thread for all would wait for ever.
 TEST_F(HostWorkOnGpu, OfAStreamMayWaitForThatOfAnother) {
   std::atomic<int> met = 0;
-  const auto meet = [&] {
+  const auto meet = [&](StreamCopies&) {
     ++met;
     while (met < 2) std::this_thread::yield();
   };
-  const auto give = [&] { executor_->host_work(meet, executor_->own_stream()); };
+  const auto give = [&] { executor_->host_work({meet}, executor_->own_stream()); };
   std::thread other(give);
   give();
   other.join();
@@ -77,7 +79,9 @@ TEST_F(HostWorkOnGpu, OfAStreamMayWaitForThatOfAnother) {
 TEST_F(HostWorkOnGpu, IsRefusedWhereStreamsCannotWait) {
   bool done = false;
   fake_.refuse["cuStreamWaitValue64"] = 801;
-  const auto give = [&] { executor_->host_work([&] { done = true; }, executor_->own_stream()); };
+  const auto give = [&] {
+    executor_->host_work({[&](StreamCopies&) { done = true; }}, executor_->own_stream());
+  };
   expect_error(error_of(give), ErrorCode::kUnsupported,
                {"GPU 0", "cuStreamWaitValue64", "load and save"});
   fake_.refuse.clear();
@@ -86,13 +90,56 @@ TEST_F(HostWorkOnGpu, IsRefusedWhereStreamsCannotWait) {
   EXPECT_TRUE(done);
 }
 
+// Words of a stream that has failed never come, and the mark of its end says so.
 TEST_F(HostWorkOnGpu, IsLeftOutWhereTheStreamHasFailed) {
   bool done = false;
-  for (const char* call : {"cuStreamQuery", "cuEventSynchronize"}) fake_.refuse[call] = 719;
-  executor_->host_work([&] { done = true; }, executor_->own_stream());
+  fake_.lose_writes = true;
+  fake_.refuse["cuEventSynchronize"] = fake_.refuse["cuStreamQuery"] = 719;
+  std::thread given([&] {  // this stream waits where it is given the wait
+    executor_->host_work({[&](StreamCopies&) { done = true; }}, executor_->own_stream());
+  });
   executor_.reset();
-  fake_.refuse.clear();
+  given.join();
   EXPECT_FALSE(done);
+}
+
+// Seven copies by three buffers: 0 and 3 and 6 use the first. Hazard: a call of CUDA's by the
+// thread waits for a launch of another, which waits for the stream, which waits for the thread.
+TEST_F(HostWorkOnGpu, AllowsCopiesOfTheStreamAndCallsNothingOfCuda) {
+  constexpr size_t kCopies = 7;
+  constexpr size_t kBuffers = 3;
+  std::array<uint64_t, kBuffers> buffers{};
+  std::array<uint64_t, kCopies> memory{};
+  HostTask task{.work =
+                    [&](StreamCopies& copies) {
+                      for (size_t i = 0; i < kCopies; ++i) {
+                        if (i >= kBuffers) copies.wait(i - kBuffers);
+                        buffers[i % kBuffers] = 100 + i;
+                        copies.allow(i);
+                      }
+                    },
+                .buffers = kBuffers};
+  for (size_t i = 0; i < kCopies; ++i) {
+    task.copies.push_back({&memory[i], &buffers[i % kBuffers], sizeof(uint64_t)});
+  }
+  void* const stream = executor_->own_stream();
+  fake_.beside_waits = 0;
+  for (int round = 0; round < 100; ++round) {
+    memory.fill(0);
+    executor_->host_work(task, stream);
+    for (size_t i = 0; i < kCopies; ++i) ASSERT_EQ(memory[i], 100 + i);
+  }
+  EXPECT_EQ(fake_.beside_waits, 0);
+}
+
+// Work that ends early, as where a file fails: the stream goes on.
+TEST_F(HostWorkOnGpu, MakesTheCopiesThatWereNotAllowedAtItsEnd) {
+  uint64_t from = 5;
+  std::array<uint64_t, 4> to{};
+  HostTask task{.work = [](StreamCopies& copies) { copies.allow(0); }, .buffers = 2};
+  for (uint64_t& one : to) task.copies.push_back({&one, &from, sizeof(from)});
+  executor_->host_work(std::move(task), executor_->own_stream());
+  for (const uint64_t one : to) EXPECT_EQ(one, 5u);
 }
 
 }  // namespace
