@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <mutex>
 #include <stdexcept>
 
 #include "base/files.h"
@@ -115,22 +116,56 @@ Refusal Nic::released(const Command& destroy) {
   return refusal;
 }
 
-bool Nic::admit(const void* address) {
-  const bool of_gpu = exporter_->owns(address);
-  const bool wanted =
-      settings_.engine == EngineChoice::kGpu || (settings_.engine == EngineChoice::kAuto && of_gpu);
-  if (!decided_ && wanted) move_to_gpu(address);
-  decided_ = true;
-  if (!on_gpu()) {
-    if (!of_gpu) return false;
-    throw std::runtime_error(
-        "GPU memory, and this NIC runs on the CPU (PEAL_SOFTNIC_ENGINE=cpu, "
-        "or its first memory was not a GPU's)");
+namespace {
+
+/// One for all NICs of the process, gone with the last.
+std::shared_ptr<GpuCopier> copier_for(const gpu::Exporter& exporter, const void* address) {
+  static std::mutex mutex;
+  static std::weak_ptr<GpuCopier> of_process;
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<GpuCopier> copier = of_process.lock();
+  if (copier == nullptr) {
+    copier = exporter.make_copier(address);
+    of_process = copier;
+    gpu_copier = copier.get();
   }
-  if (of_gpu) return true;
-  throw std::runtime_error(
-      "memory of the host, and this NIC runs on a GPU, which reaches GPU "
-      "memory only");
+  return copier;
+}
+
+}  // namespace
+
+bool Nic::wants_gpu(bool memory_of_gpu) const {
+  if (settings_.engine != EngineChoice::kAuto) return settings_.engine == EngineChoice::kGpu;
+  return memory_of_gpu && !kept_on_cpu_ && far_ == nullptr && !cpu_->control.has_queues();
+}
+
+bool Nic::admit(const void* address, MemoryUse use) {
+  const bool of_gpu = exporter_->owns(address);
+  if (!decided_ && wants_gpu(of_gpu)) move_to_gpu(address);
+  decided_ = true;
+  if (on_gpu()) {
+    if (of_gpu) return true;
+    throw std::runtime_error(
+        "memory of the host, and this NIC runs on a GPU, which reaches GPU "
+        "memory only");
+  }
+  if (!of_gpu) return false;
+  if (use == MemoryUse::kQueue) {
+    throw std::runtime_error(
+        "a queue in GPU memory, and this NIC runs on the CPU (PEAL_SOFTNIC_ENGINE=cpu, "
+        "PEAL_SOFTNIC_UDP, or its first memory or queue was not a GPU's)");
+  }
+  if (copier_ == nullptr) copier_ = copier_for(*exporter_, address);
+  return true;
+}
+
+void Nic::keep_on_cpu() {
+  if (on_gpu() || settings_.engine == EngineChoice::kGpu) {
+    throw std::runtime_error(
+        "queues in host memory, and this NIC runs on a GPU (PEAL_SOFTNIC_ENGINE=gpu, or its first "
+        "memory was a GPU's)");
+  }
+  kept_on_cpu_ = true;
 }
 
 namespace {
@@ -163,13 +198,14 @@ void claim_numbers(gpu::Client& client, const Table<T>& table, const Make& make)
 void Nic::move_to_gpu(const void* address) {
   if (far_ != nullptr) {
     throw std::runtime_error(
-        "memory of a GPU, and this NIC has an address for UDP (PEAL_SOFTNIC_UDP), which an engine "
+        "PEAL_SOFTNIC_ENGINE=gpu, and this NIC has an address for UDP (PEAL_SOFTNIC_UDP), which an "
+        "engine "
         "on a GPU does not serve");
   }
   if (cpu_->control.has_queues()) {
     throw std::runtime_error(
-        "memory of a GPU, and this NIC has queues in the host's: register the GPU's memory "
-        "first, or set PEAL_SOFTNIC_ENGINE=cpu");
+        "PEAL_SOFTNIC_ENGINE=gpu, and this NIC has queues in the host's memory: register the GPU's "
+        "memory first, or set PEAL_SOFTNIC_ENGINE=cpu");
   }
   const std::string program =
       settings_.engine_program.empty() ? program_beside_library() : settings_.engine_program;
@@ -226,19 +262,31 @@ std::shared_ptr<std::byte> Nic::gpu_page(size_t bytes) const {
   return on_gpu() ? exporter_->allocate(bytes, home_) : nullptr;
 }
 
+/// What an engine on the CPU does not load and store has a mark.
+Key Nic::as_engine_has(const Key& config) const {
+  if (on_gpu() || !exporter_->owns(config.memory)) return config;
+  Key marked = config;
+  marked.memory = with_mark(config.memory);
+  return marked;
+}
+
 Created Nic::register_memory(const Key& config) {
-  const Created created = run(RegisterMemory{config});
-  if (!created.refusal.refused() && !on_gpu()) {
+  const Key key = as_engine_has(config);
+  const Created created = run(RegisterMemory{key});
+  if (!created.refusal.refused() && !on_gpu() && !in_gpu(key.memory)) {
     cpu_->share(SharedRegion::of(created.number, config.memory, config.bytes));
   }
   return created;
 }
 Refusal Nic::change_memory(uint32_t key, const Key& config) {
   if (on_gpu()) return only_on_cpu("an engine on a GPU changes no memory keys");
-  const Refusal refusal = cpu_->control.change_memory(key, config);
+  const Key changed = as_engine_has(config);
+  const Refusal refusal = cpu_->control.change_memory(key, changed);
   if (!refusal.refused()) {
     cpu_->take_back(key);
-    cpu_->share(SharedRegion::of(key, config.memory, config.bytes));
+    if (!in_gpu(changed.memory)) {
+      cpu_->share(SharedRegion::of(key, config.memory, config.bytes));
+    }
   }
   return refusal;
 }

@@ -21,6 +21,7 @@
 #include "softnic/control/commands.h"
 #include "softnic/control/waking_queue.h"
 #include "softnic/engine/fault_plan.h"
+#include "softnic/engine/gpu_memory.h"
 #include "softnic/presentation/settings.h"
 #include "softnic/wire/fabric.h"
 #include "softnic/wire/route.h"
@@ -33,6 +34,9 @@ namespace gpu {
 class Client;
 class Exporter;
 }  // namespace gpu
+
+/// What memory is to hold.
+enum class MemoryUse : uint8_t { kData, kQueue };
 
 /// A device's NIC. Opened by the device's first context, closed with the last.
 class Nic {
@@ -70,12 +74,17 @@ class Nic {
   Refusal free_pd(uint32_t pd) { return run(FreePd{pd}); }
 
   /// Asked for each range before it is first registered or used as a queue. True when it is a
-  /// GPU's and the engine runs there: then only it can tell whether the range is valid. False for
-  /// memory that this process's CPUs reach. The first answer decides which engine runs (setting
-  /// PEAL_SOFTNIC_ENGINE): no other control call may run meanwhile. Throws std::runtime_error
-  /// naming the cause when the GPU engine does not start, or the range is out of reach of the one
-  /// that runs.
-  bool admit(const void* address);
+  /// GPU's: then this process cannot tell whether all of the range is valid. The first answer
+  /// decides which engine runs (setting PEAL_SOFTNIC_ENGINE): no other control call may run
+  /// meanwhile. An engine on the CPU has data in a GPU's memory copied
+  /// (softnic/engine/gpu_memory.h), and no queues there; one on a GPU reaches GPUs' memory only.
+  /// Throws std::runtime_error naming the cause when the GPU engine does not start, or the range is
+  /// out of reach of the one that runs.
+  bool admit(const void* address, MemoryUse use);
+
+  /// From now on auto means the CPU: queues will be in the host's memory. Throws
+  /// std::runtime_error once the engine runs on a GPU.
+  void keep_on_cpu();
 
   /// True for memory that a GPU driver of this process has allocated on a GPU.
   bool is_gpu_memory(const void* address) const;
@@ -159,7 +168,9 @@ class Nic {
   Created counted(const Command& make);
   Refusal released(const Command& destroy);
 
+  bool wants_gpu(bool memory_of_gpu) const;
   void move_to_gpu(const void* address);
+  Key as_engine_has(const Key& config) const;
 
   static constexpr uint64_t kEveryHost = 0x526f434576'32;  // no folder's, but for chance
 
@@ -170,10 +181,12 @@ class Nic {
   std::vector<Gid> gids_;
   Router router_;
   std::unique_ptr<gpu::Exporter> exporter_;
-  std::unique_ptr<CpuEngine> cpu_;  // until the GPU takes over
+  std::shared_ptr<GpuCopier> copier_;  // null until data in a GPU's memory is admitted
+  std::unique_ptr<CpuEngine> cpu_;     // until the GPU takes over
   std::unique_ptr<gpu::Client> gpu_;
   int home_ = 0;  // GPU of the memory that decided for one, which may be gone since
   bool decided_ = false;
+  bool kept_on_cpu_ = false;
   std::atomic<uint32_t> queue_pairs_ = 0;
   AnyReadable events_;  // of the engine in charge
 };

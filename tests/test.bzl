@@ -85,3 +85,15 @@ def by_record_tests(names, args = [], **kwargs):
             data = [":" + name],
             **kwargs
         )
+
+def gpu_memory_tests(names, **kwargs):
+    """X_gpu_memory_test: X_test with all that it registers taken for memory of a GPU."""
+    for name in names:
+        native.sh_test(
+            name = name.replace("_tests", "_gpu_memory_test"),
+            size = "medium",
+            srcs = ["//tests/support:gpu_memory.sh"],
+            args = ["$(rootpath :%s)" % name],
+            data = [":" + name],
+            **kwargs
+        )

@@ -45,6 +45,7 @@ Device::Device(std::shared_ptr<const VerbsLibrary> library, const std::string& h
   name_ = library_->ibv.get_device_name(device);
   open(device);
   fabric_ = library_->software_fabric(context_.get());
+  if (use_ == NicUse::kVerbs) library_->keep_software_on_cpu(context_.get());
   const ibv_device_attr attributes = query();
   firmware_ = firmware_in(attributes);
   software_ = firmware_.find("softnic") != std::string::npos || library_->software();

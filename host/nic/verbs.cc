@@ -92,6 +92,7 @@ std::shared_ptr<VerbsLibrary> VerbsLibrary::load(const std::string& ibverbs,
   resolve_if_there(ibv_library, "_ibv_query_gid_ex", library->ibv.query_gid_ex);
   resolve_if_there(ibv_library, "peal_softnic_fabric", library->tell_fabric_);
   resolve_if_there(ibv_library, "peal_softnic_why", library->tell_why_);
+  resolve_if_there(ibv_library, "peal_softnic_keep_on_cpu", library->keep_on_cpu_);
   if (!mlx5.empty()) {
     void* const mlx5dv_library = open_library(mlx5);
 #define PEAL_RESOLVE(name) resolve(mlx5dv_library, mlx5, "mlx5dv_" #name, library->mlx5dv.name);
@@ -137,6 +138,11 @@ VerbsLibrary::SoftwareFabric VerbsLibrary::software_fabric(ibv_context* context)
   if (tell_fabric_(context, &fabric.number, folder.data(), folder.size()) != 0) return {};
   fabric.folder = folder.data();
   return fabric;
+}
+
+void VerbsLibrary::keep_software_on_cpu(ibv_context* context) const {
+  if (keep_on_cpu_ == nullptr || keep_on_cpu_(context) == 0) return;
+  fail(ErrorCode::kUnsupported, "PEAL_TRANSPORT=proxy: {}", software_reason());
 }
 
 DeviceList::DeviceList(const VerbsLibrary& library) : library_(library) {

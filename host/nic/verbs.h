@@ -121,6 +121,10 @@ class VerbsLibrary {
   };
   SoftwareFabric software_fabric(ibv_context* context) const;
 
+  /// Has the software NIC of the device keep its engine on the CPU, where the queues of verbs are,
+  /// also when memory of a GPU is registered. Throws kUnsupported where it runs on a GPU already.
+  void keep_software_on_cpu(ibv_context* context) const;
+
   /// The path says that this is the software NIC. The device itself knows better:
   /// Device::software().
   bool software() const { return software_; }
@@ -146,6 +150,7 @@ class VerbsLibrary {
   // The software NIC alone has these, and an older one has them null.
   int (*tell_fabric_)(ibv_context*, uint64_t*, char*, size_t) = nullptr;
   void (*tell_why_)(ibv_context*, char*, size_t) = nullptr;
+  int (*keep_on_cpu_)(ibv_context*) = nullptr;
   bool software_ = false;
   NicUse use_ = NicUse::kDevx;
 };

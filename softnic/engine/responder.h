@@ -148,6 +148,15 @@ PEAL_HD void store_payload(std::byte* to, const Payload& payload) {
 PEAL_HD Response act_atomic(Port& port, QueuePair& qp, const Packet& packet, std::byte* at,
                             const Payload& payload) {
   const bool small = packet.bytes == 4;
+  const auto execute = [&](auto word, const AtomicOperands& operands) {
+    using T = decltype(word);
+    if (!in_gpu(at)) return execute_atomic<T>(at, packet.opcode, operands);
+    // As a card's: not atomic with what kernels do to the word themselves.
+    copy_bytes(&word, at, sizeof(T));
+    const T old = execute_atomic<T>(reinterpret_cast<std::byte*>(&word), packet.opcode, operands);
+    if (word != old) copy_bytes(at, &word, sizeof(T));
+    return old;
+  };
   if (payload.count != 1 || payload.bytes != sizeof(AtomicOperands) ||
       (!small && packet.bytes != 8)) {
     return refuse(port, qp, mlx5::Syndrome::kRemoteInvalidRequest);
@@ -155,8 +164,8 @@ PEAL_HD Response act_atomic(Port& port, QueuePair& qp, const Packet& packet, std
   AtomicOperands operands;
   memcpy(&operands, payload.chunk[0].memory, sizeof(operands));
   // 8-byte results are stored in host order, 4-byte results big-endian.
-  const uint64_t old = small ? Be32(execute_atomic<uint32_t>(at, packet.opcode, operands)).raw
-                             : execute_atomic<uint64_t>(at, packet.opcode, operands);
+  const uint64_t old =
+      small ? Be32(execute(uint32_t{0}, operands)).raw : execute(uint64_t{0}, operands);
   return {.value = old};
 }
 

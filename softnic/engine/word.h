@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "device/base/target.h"
+#include "softnic/engine/gpu_memory.h"
 
 // The one difference between the targets: whose atomic_ref, and whose memory orders.
 #if PEAL_SIM
@@ -92,6 +93,7 @@ class ShortLock {
 
 /// Copies plainly, in any order.
 PEAL_HD void copy_bytes(void* to, const void* from, size_t bytes) {
+  if (in_gpu(to) || in_gpu(from)) return copy_by_gpu(to, from, bytes);
 #if PEAL_SIM
   sim::copy(to, from, bytes);
 #else
@@ -103,7 +105,7 @@ PEAL_HD void copy_bytes(void* to, const void* from, size_t bytes) {
 /// meanwhile.
 template <class T>
 PEAL_HD T fetch(const std::byte* from) {
-  if (aligned(from, sizeof(T))) return load<T>(from);
+  if (aligned(from, sizeof(T)) && !in_gpu(from)) return load<T>(from);
   T value;
   copy_bytes(&value, from, sizeof(T));
   return value;
@@ -112,6 +114,7 @@ PEAL_HD T fetch(const std::byte* from) {
 /// Stores the T read from `from` at an aligned `to`, in one piece, after all earlier stores.
 template <class T>
 PEAL_HD void move_word(std::byte* to, const std::byte* from) {
+  if (in_gpu(to)) return copy_by_gpu(to, from, sizeof(T));
   store<T>(to, fetch<T>(from));
 }
 
@@ -119,7 +122,7 @@ PEAL_HD void move_word(std::byte* to, const std::byte* from) {
 /// no memmove.)
 PEAL_HD void copy(std::byte* to, const std::byte* from, size_t bytes) {
   const auto ahead = reinterpret_cast<uintptr_t>(to) - reinterpret_cast<uintptr_t>(from);
-  if (ahead >= bytes && 0 - ahead >= bytes) {
+  if ((ahead >= bytes && 0 - ahead >= bytes) || in_gpu(to) || in_gpu(from)) {
     copy_bytes(to, from, bytes);
   } else if (ahead >= bytes) {  // `to` lies before `from`
     for (size_t i = 0; i < bytes; ++i) to[i] = from[i];
@@ -132,14 +135,16 @@ PEAL_HD void copy(std::byte* to, const std::byte* from, size_t bytes) {
 /// of exactly one aligned word of 1, 2, 4 or 8 bytes is one atomic store. What arrives where
 /// the two overlap is not defined.
 PEAL_HD void place(std::byte* to, const std::byte* from, size_t bytes) {
-  constexpr size_t kPiece = 4096;  // a library copy may run in any order inside one piece
   if (bytes == 0) return;
+  const bool by_gpu = in_gpu(to) || in_gpu(from);
+  // A library copy may run in any order inside one piece; copy engines overlap nothing.
+  const size_t most = by_gpu ? bytes : 4096;
   const std::byte* end = to + bytes;
   size_t last = 8;
   while (last > bytes || !aligned(end, last)) last /= 2;
   size_t bulk = bytes - last;
   for (size_t done = 0; done < bulk;) {
-    const size_t piece = bulk - done < kPiece ? bulk - done : kPiece;
+    const size_t piece = bulk - done < most ? bulk - done : most;
     copy(to + done, from + done, piece);
     done += piece;
   }

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "softnic/engine/gpu_memory.h"
 #include "softnic/gpu/message.h"
 #include "softnic/gpu/message_socket.h"
 
@@ -44,6 +45,8 @@ class Exporter {
   virtual std::shared_ptr<std::byte> allocate(uint64_t bytes, int otherwise) const = 0;
   /// The GPU of that number. Throws ExportError.
   virtual GpuId gpu_at(int index) const = 0;
+  /// Copies memory of the GPU that the address lies on. Throws ExportError.
+  virtual std::unique_ptr<GpuCopier> make_copier(const void* address) const = 0;
   /// True when kernels that use `address` and kernels of another process on `gpu` take turns: they
   /// share a GPU, and MPS does not run.
   virtual bool takes_turns(const void* address, const GpuId& gpu) const = 0;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // CUDA memory of this process, through the driver library that is loaded already: a process without
-// it has no such memory. No toolkit is needed to build this; the few declarations are written out.
-#include <dlfcn.h>
-
+// it has no such memory.
 #include <cstring>
 #include <string>
 
+#include "softnic/gpu/copier_cuda.h"
+#include "softnic/gpu/cuda_library.h"
 #include "softnic/gpu/exporter.h"
 
 namespace peal::softnic::gpu {
@@ -14,13 +14,10 @@ namespace peal::softnic::gpu {
 namespace {
 
 // The driver's types and numbers, as its manual has them.
-using Result = int;
-using DevicePointer = unsigned long long;
 using AllocationHandle = unsigned long long;
 struct IpcHandle {
   char reserved[64];
 };
-constexpr Result kSuccess = 0;
 enum PointerAttribute : int {
   kContext = 1,
   kMemoryType = 2,
@@ -30,29 +27,6 @@ enum PointerAttribute : int {
 constexpr unsigned kDeviceMemory = 2;
 constexpr int kPosixDescriptor = 1;
 constexpr int kMpsEnabled = 133;
-
-/// The driver's library, where this process has loaded it, and its functions.
-class Library {
- public:
-  /// A function of whatever type is asked for; null where there is none.
-  struct Symbol {
-    void* address;
-    template <class F>
-    operator F*() const {
-      return reinterpret_cast<F*>(address);
-    }
-  };
-  Symbol operator[](const char* name) {
-    void* const found = handle_ == nullptr ? nullptr : dlsym(handle_, name);
-    complete_ = complete_ && found != nullptr;
-    return {found};
-  }
-  bool complete() const { return complete_; }
-
- private:
-  void* handle_ = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-  bool complete_ = true;
-};
 
 /// The functions used.
 struct Driver {
@@ -79,10 +53,6 @@ struct Driver {
   Result (*uuid)(void*, int) = library["cuDeviceGetUuid_v2"];
   Result (*error_string)(Result, const char**) = library["cuGetErrorString"];
 };
-
-DevicePointer device_pointer(const void* address) {
-  return reinterpret_cast<DevicePointer>(address);
-}
 
 class CudaExporter : public Exporter {
  public:
@@ -162,6 +132,12 @@ class CudaExporter : public Exporter {
       throw ExportError("there is no GPU " + std::to_string(index));
     }
     return id;
+  }
+
+  std::unique_ptr<GpuCopier> make_copier(const void* address) const override {
+    int device = 0;
+    check(driver_.device(&device, number_of(address)), "cuDeviceGet", text_of(address));
+    return make_cuda_copier(device);
   }
 
   bool takes_turns(const void* address, const GpuId& gpu) const override {

@@ -80,6 +80,12 @@ int peal_softnic_fabric(ibv_context* context, uint64_t* number, char* place, siz
   });
 }
 
+/// The queues of this device will be in host memory: its engine stays on the CPU, whatever memory
+/// is registered (PEAL_SOFTNIC_ENGINE=auto). Answers 0 or an errno value.
+int peal_softnic_keep_on_cpu(ibv_context* context) {
+  return answer_error([&] { Context::of(context).nic().keep_on_cpu(); });
+}
+
 /// Why things fail, in `text` (of `bytes`), "" where there is nothing to say: without a context
 /// what this thread's last call that failed had to say beside its errno, with one the last trouble
 /// of the device's NIC with its fabric.

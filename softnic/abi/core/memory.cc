@@ -160,8 +160,8 @@ mlx5dv_devx_umem* register_umem(ibv_context* handle, const mlx5dv_devx_umem_in& 
   if ((in.access & ~(kUmemAccess | unsigned{IBV_ACCESS_RELAXED_ORDERING})) != 0) refuse(EINVAL);
   check_range(in.addr, in.size);
   auto umem = std::make_unique<Umem>(context);
-  umem->on_gpu =
-      require_reachable(context.nic(), in.addr, in.size, (in.access & IBV_ACCESS_LOCAL_WRITE) != 0);
+  umem->on_gpu = require_reachable(context.nic(), in.addr, in.size,
+                                   (in.access & IBV_ACCESS_LOCAL_WRITE) != 0, MemoryUse::kQueue);
   umem->memory = static_cast<std::byte*>(in.addr);
   umem->bytes = in.size;
   umem->page = umem_page(in);
@@ -192,9 +192,13 @@ std::unique_ptr<MemoryRegion> make_region(ibv_pd* pd, Key key) {
   return region;
 }
 
-bool require_reachable(Nic& nic, const void* address, size_t bytes, bool writable) {
+bool require_reachable(Nic& nic, const void* address, size_t bytes, bool writable, MemoryUse use) {
   if (nic.device().refuses_any(kRefusePeermem) && nic.is_gpu_memory(address)) refuse(EFAULT);
-  if (nic.admit(address)) return true;
+  if (nic.admit(address, use)) {
+    const auto* const last = static_cast<const std::byte*>(address) + bytes - 1;
+    if (!nic.is_gpu_memory(last)) refuse(EFAULT);
+    return true;
+  }
   require_mapped(address, bytes, writable);
   return false;
 }

@@ -87,7 +87,8 @@ Buffer allocate_queue(Pd* pd, size_t bytes, uint64_t resource_type);
 
 /// Throws EFAULT, or what Nic::admit throws, unless the NIC can use the range. True when it is a
 /// GPU's.
-bool require_reachable(Nic& nic, const void* address, size_t bytes, bool writable);
+bool require_reachable(Nic& nic, const void* address, size_t bytes, bool writable,
+                       MemoryUse use = MemoryUse::kData);
 
 /// Throws EFAULT unless every page of the range is mapped, and writable where asked.
 void require_mapped(const void* address, size_t bytes, bool writable);

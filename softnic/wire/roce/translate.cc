@@ -214,7 +214,7 @@ void copy_payload(const Payload& payload, uint32_t ahead, std::byte* to) {
     const Payload::Chunk& chunk = payload.chunk[i];
     const uint32_t cut = std::min(ahead, chunk.bytes);
     ahead -= cut;
-    std::memcpy(to, chunk.memory + cut, chunk.bytes - cut);
+    copy_bytes(to, chunk.memory + cut, chunk.bytes - cut);
     to += chunk.bytes - cut;
   }
 }

@@ -75,6 +75,7 @@ class SharedExporter : public Exporter {
   int number_of(const void*) const override { return 0; }
   std::shared_ptr<std::byte> allocate(uint64_t, int) const override { return nullptr; }
   GpuId gpu_at(int) const override { return {}; }
+  std::unique_ptr<GpuCopier> make_copier(const void*) const override { return nullptr; }
   bool takes_turns(const void*, const GpuId&) const override { return false; }
 
  private:

@@ -10,9 +10,11 @@
 #include <atomic>
 #include <bit>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -176,12 +178,31 @@ class Cq {
   uint64_t next_ = 0;
 };
 
+/// Memory of the host that counts as a GPU's (tests/support/gpu_memory.sh): an engine that touches
+/// it but by this copier faults.
+struct HostCopier : GpuCopier {
+  void copy(void* to, const void* from, size_t bytes) override {
+    place(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
+  }
+};
+
+inline std::byte* as_registered(std::byte* memory) {
+  const char* const set = std::getenv("PEAL_TEST_REGIONS");
+  if (set == nullptr || std::string_view(set) != "gpu") return memory;
+  static HostCopier copier;
+  gpu_copier = &copier;
+  return with_mark(memory);
+}
+
 /// Memory with a key on it; addresses are offsets unless `iova` says otherwise.
 struct Region {
   Region(Nic& nic, uint32_t pd, size_t bytes, uint32_t access = kEverything, uint64_t iova = 0)
       : nic_(nic), pages(bytes) {
-    const Created created = nic.register_memory(
-        {.pd = pd, .access = access, .iova = iova, .bytes = bytes, .memory = pages.data()});
+    const Created created = nic.register_memory({.pd = pd,
+                                                 .access = access,
+                                                 .iova = iova,
+                                                 .bytes = bytes,
+                                                 .memory = as_registered(pages.data())});
     EXPECT_FALSE(created.refusal.refused()) << created.refusal.reason;
     key = created.number;
   }

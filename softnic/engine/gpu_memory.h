@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A GPU's memory as the engine on a CPU has it: registered like the host's, but moved by the
+// GPU's copy engines, since no CPU loads or stores it.
+//
+//   Key::memory   address | kGpuMark    where the engine meets it, it copies by the process's
+//   copier
+//
+// The mark is a bit that no address of a process has: what is added to a marked address stays
+// marked, and code that forgets the mark faults instead of reading something else. The engine on a
+// GPU and the simulation have no such memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "device/base/target.h"
+
+namespace peal::softnic {
+
+/// Copies between any two of the host's and GPUs' memory of this process.
+class GpuCopier {
+ public:
+  virtual ~GpuCopier() = default;
+  /// Complete on return; every copy comes behind those before it. What cannot be copied is told
+  /// once on stderr, and the bytes stay as they were.
+  virtual void copy(void* to, const void* from, size_t bytes) = 0;
+};
+
+#if PEAL_CUDA || PEAL_SIM
+
+PEAL_HD constexpr bool in_gpu(const void*) { return false; }
+PEAL_HD constexpr void copy_by_gpu(void*, const void*, size_t) {}
+
+#else
+
+inline constexpr uintptr_t kGpuMark = uintptr_t{1} << 62;
+
+/// Of the process; there before the first mark.
+inline GpuCopier* gpu_copier = nullptr;
+
+inline bool in_gpu(const void* address) {
+  return (reinterpret_cast<uintptr_t>(address) & kGpuMark) != 0;
+}
+
+inline std::byte* with_mark(std::byte* address) {
+  return reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(address) | kGpuMark);
+}
+
+inline std::byte* without_mark(const void* address) {
+  return reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(address) & ~kGpuMark);
+}
+
+inline void copy_by_gpu(void* to, const void* from, size_t bytes) {
+  gpu_copier->copy(without_mark(to), without_mark(from), bytes);
+}
+
+#endif
+
+}  // namespace peal::softnic

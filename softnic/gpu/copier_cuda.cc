@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "softnic/gpu/copier_cuda.h"
+
+#include <cstdio>
+#include <string>
+
+#include "softnic/gpu/cuda_library.h"
+#include "softnic/gpu/exporter.h"
+
+namespace peal::softnic::gpu {
+namespace {
+
+constexpr unsigned kNonBlocking = 1;  // CU_STREAM_NON_BLOCKING
+constexpr Result kNoDriver = 4;       // CUDA_ERROR_DEINITIALIZED: the process ends
+
+struct CopyDriver {
+  Library library;
+  Result (*retain_context)(void**, int) = library["cuDevicePrimaryCtxRetain"];
+  Result (*release_context)(int) = library["cuDevicePrimaryCtxRelease_v2"];
+  Result (*push_context)(void*) = library["cuCtxPushCurrent_v2"];
+  Result (*pop_context)(void**) = library["cuCtxPopCurrent_v2"];
+  Result (*create_stream)(void**, unsigned) = library["cuStreamCreate"];
+  Result (*destroy_stream)(void*) = library["cuStreamDestroy_v2"];
+  Result (*wait)(void*) = library["cuStreamSynchronize"];
+  Result (*copy)(DevicePointer, DevicePointer, size_t, void*) = library["cuMemcpyAsync"];
+  Result (*error_string)(Result, const char**) = library["cuGetErrorString"];
+};
+
+class CudaCopier : public GpuCopier {
+ public:
+  explicit CudaCopier(int device) : device_(device) {
+    if (!driver_.library.complete()) throw ExportError("libcuda.so.1 lacks calls for copies");
+    require(driver_.retain_context(&context_, device_), "cuDevicePrimaryCtxRetain");
+    const Result made = within([&] { return driver_.create_stream(&stream_, kNonBlocking); });
+    if (made != kSuccess) driver_.release_context(device_);
+    require(made, "cuStreamCreate");
+  }
+  ~CudaCopier() override {
+    within([&] { return driver_.destroy_stream(stream_); });
+    driver_.release_context(device_);
+  }
+
+  void copy(void* to, const void* from, size_t bytes) override {
+    if (bytes == 0) return;
+    const Result result = within([&] {
+      const Result given = driver_.copy(device_pointer(to), device_pointer(from), bytes, stream_);
+      return given == kSuccess ? driver_.wait(stream_) : given;
+    });
+    if (result == kSuccess || told_ || result == kNoDriver) return;
+    told_ = true;
+    std::fprintf(stderr,
+                 "softnic: a copy of %zu bytes of a GPU's memory failed (cuMemcpyAsync: %s): what "
+                 "is sent from there and written there is lost\n",
+                 bytes, text_of(result));
+  }
+
+ private:
+  template <class Body>
+  Result within(const Body& body) const {
+    const Result entered = driver_.push_context(context_);
+    if (entered != kSuccess) return entered;
+    const Result result = body();
+    void* left = nullptr;
+    driver_.pop_context(&left);
+    return result;
+  }
+  const char* text_of(Result result) const {
+    const char* text = nullptr;
+    driver_.error_string(result, &text);
+    return text == nullptr ? "unknown error" : text;
+  }
+  void require(Result result, const char* call) const {
+    if (result == kSuccess) return;
+    throw ExportError(std::string(call) + " for copies of a GPU's memory: " + text_of(result));
+  }
+
+  CopyDriver driver_;
+  const int device_;
+  void* context_ = nullptr;
+  void* stream_ = nullptr;
+  bool told_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<GpuCopier> make_cuda_copier(int device) {
+  return std::make_unique<CudaCopier>(device);
+}
+
+}  // namespace peal::softnic::gpu
