@@ -279,10 +279,11 @@ class Runtime {
 
   /// For a person who asks why nothing moves: transport, NIC, the first failure, and for every
   /// queue its peer, QP, what kernels have reserved, published and rung, what has completed (counts
-  /// of WQEBBs since the start), the newest completion and the status; what the kernels of all PEs
-  /// of this host wait for, and circles in that; the last calls of kernels and counters, if the
-  /// flight recorder is on, whose file is written anew (PEAL_RECORD_FILE; kSystem where that
-  /// fails). May be asked while kernels run. Waits up to a second for PEs that do not answer.
+  /// of WQEBBs since the start), the newest completion and the status; what the kernels of all live
+  /// PEs wait for, those of other hosts included, and circles in that; the last calls of kernels
+  /// and counters, if the flight recorder is on, whose file is written anew (PEAL_RECORD_FILE;
+  /// kSystem where that fails). May be asked while kernels run. Waits up to a second for PEs that
+  /// do not answer.
   std::string dump() const;
 
   /// What kernels have done, by context; none while the flight recorder is off (PEAL_RECORD). May

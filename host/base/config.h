@@ -67,9 +67,8 @@ using Microseconds = std::chrono::microseconds;
   X(std::string, mpi_plugin, "PEAL_MPI_PLUGIN", "", Text{},                                        \
     "path of libpeal_mpi.so; empty = found beside the program")                                    \
   X(std::string, ibverbs, "PEAL_IBVERBS", "", Text{},                                              \
-    "path of libibverbs.so.1; with PEAL_MLX5, never without")                                      \
-  X(std::string, mlx5, "PEAL_MLX5", "", Text{},                                                    \
-    "path of libmlx5.so.1; with PEAL_IBVERBS, never without")                                      \
+    "path of libibverbs.so.1; with PEAL_MLX5, or alone with PEAL_TRANSPORT=proxy")                 \
+  X(std::string, mlx5, "PEAL_MLX5", "", Text{}, "path of libmlx5.so.1; with PEAL_IBVERBS")         \
   X(std::string, hca, "PEAL_HCA", "", Text{},                                                      \
     "NICs to use, such as mlx5_0,mlx5_3:1, or ^mlx5_1 = not this one; empty = any")                \
   X(std::string, nvshmem_hca_list, "NVSHMEM_HCA_LIST", "", Text{},                                 \

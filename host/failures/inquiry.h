@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the kernels of all PEs wait for: each PE asks the others over the channel (those of its
-// host), whose watchers answer also while their kernels are stuck.
+// What the kernels of all PEs wait for: a PE asks all others that live over the channel, on its
+// host and on other hosts. Their watchers answer also while their kernels are stuck.
 //
 //   asks:     kWaitsAsked [round]            -> every live PE
 //   answers:  kWaitsTold  [round] a note a line

@@ -125,8 +125,8 @@ void Rails::open_by(const Library& library, const Config& config, const std::sha
   }
 }
 
-// The software NIC does not leave its host, so between hosts any real one is better. False when
-// there is none.
+// The software NIC leaves its host by UDP at most (PEAL_SOFTNIC_UDP), so between hosts any real one
+// is better. False when there is none.
 bool Rails::open_foreign(const Config& config, const std::shared_ptr<Gpu>& gpu) {
   const Library library = library_for(config, nic::NicUse::kVerbs);
   if (library->software()) return false;
