@@ -22,15 +22,16 @@ namespace peal::softnic {
 class GpuCopier {
  public:
   virtual ~GpuCopier() = default;
-  /// Complete on return; every copy comes behind those before it. What cannot be copied is told
-  /// once on stderr, and the bytes stay as they were.
-  virtual void copy(void* to, const void* from, size_t bytes) = 0;
+  /// Comes behind all copies before it, and is complete on return, but where `more` follows at
+  /// once: then when that is. What cannot be copied is told once on stderr, and the bytes stay as
+  /// they were.
+  virtual void copy(void* to, const void* from, size_t bytes, bool more) = 0;
 };
 
 #if PEAL_CUDA || PEAL_SIM
 
 PEAL_HD constexpr bool in_gpu(const void*) { return false; }
-PEAL_HD constexpr void copy_by_gpu(void*, const void*, size_t) {}
+PEAL_HD constexpr void copy_by_gpu(void*, const void*, size_t, bool = false) {}
 
 #else
 
@@ -51,8 +52,8 @@ inline std::byte* without_mark(const void* address) {
   return reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(address) & ~kGpuMark);
 }
 
-inline void copy_by_gpu(void* to, const void* from, size_t bytes) {
-  gpu_copier->copy(without_mark(to), without_mark(from), bytes);
+inline void copy_by_gpu(void* to, const void* from, size_t bytes, bool more = false) {
+  gpu_copier->copy(without_mark(to), without_mark(from), bytes, more);
 }
 
 #endif

@@ -114,7 +114,6 @@ PEAL_HD T fetch(const std::byte* from) {
 /// Stores the T read from `from` at an aligned `to`, in one piece, after all earlier stores.
 template <class T>
 PEAL_HD void move_word(std::byte* to, const std::byte* from) {
-  if (in_gpu(to)) return copy_by_gpu(to, from, sizeof(T));
   store<T>(to, fetch<T>(from));
 }
 
@@ -135,16 +134,18 @@ PEAL_HD void copy(std::byte* to, const std::byte* from, size_t bytes) {
 /// of exactly one aligned word of 1, 2, 4 or 8 bytes is one atomic store. What arrives where
 /// the two overlap is not defined.
 PEAL_HD void place(std::byte* to, const std::byte* from, size_t bytes) {
+  constexpr size_t kPiece = 4096;  // a library copy may run in any order inside one piece
   if (bytes == 0) return;
-  const bool by_gpu = in_gpu(to) || in_gpu(from);
-  // A library copy may run in any order inside one piece; copy engines overlap nothing.
-  const size_t most = by_gpu ? bytes : 4096;
   const std::byte* end = to + bytes;
   size_t last = 8;
   while (last > bytes || !aligned(end, last)) last /= 2;
   size_t bulk = bytes - last;
+  if (in_gpu(to) || in_gpu(from)) {
+    if (bulk > 0) copy_by_gpu(to, from, bulk, true);
+    return copy_by_gpu(to + bulk, from + bulk, last);
+  }
   for (size_t done = 0; done < bulk;) {
-    const size_t piece = bulk - done < most ? bulk - done : most;
+    const size_t piece = bulk - done < kPiece ? bulk - done : kPiece;
     copy(to + done, from + done, piece);
     done += piece;
   }

@@ -40,11 +40,11 @@ class CudaCopier : public GpuCopier {
     driver_.release_context(device_);
   }
 
-  void copy(void* to, const void* from, size_t bytes) override {
+  void copy(void* to, const void* from, size_t bytes, bool more) override {
     if (bytes == 0) return;
     const Result result = within([&] {
       const Result given = driver_.copy(device_pointer(to), device_pointer(from), bytes, stream_);
-      return given == kSuccess ? driver_.wait(stream_) : given;
+      return given == kSuccess && !more ? driver_.wait(stream_) : given;
     });
     if (result == kSuccess || told_ || result == kNoDriver) return;
     told_ = true;

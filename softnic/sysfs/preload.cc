@@ -53,13 +53,11 @@ const std::string& tree() {
   static const std::string& path = *new std::string([]() -> std::string {
     try {
       const Settings settings = Settings::from_environment();
-      // An engine on the CPU reaches no GPU memory.
       const auto pins = [](const PresentedDevice& device) {
         return !device.refuses_any(kRefusePeermem);
       };
-      const bool peermem =
-          settings.engine == EngineChoice::kGpu && std::ranges::any_of(settings.present, pins);
-      return make_tree(settings.present, peermem, settings.directory);
+      return make_tree(settings.present, std::ranges::any_of(settings.present, pins),
+                       settings.directory);
     } catch (const std::exception& error) {
       std::fprintf(stderr, "%s\n", error.what());
       return {};

@@ -94,7 +94,11 @@ class RingWriter {
   PEAL_HD void copy_in(uint64_t at, const std::byte* from, uint64_t bytes) {
     while (bytes > 0) {
       const uint64_t piece = bytes < memory_.contiguous(at) ? bytes : memory_.contiguous(at);
-      place(memory_.at(at), from, piece);
+      if (in_gpu(from)) {
+        copy_bytes(memory_.at(at), from, piece);  // at once: nobody looks before publish()
+      } else {
+        place(memory_.at(at), from, piece);
+      }
       at += piece;
       from += piece;
       bytes -= piece;

@@ -6,9 +6,10 @@
 #
 #   SOFTNIC   folder with the software NIC's libraries and libpeal_sysfs.so
 #
-# Each rank must say that NCCL uses the NIC; NCCL_* of the environment hold.
+# Each rank must say that NCCL uses the NIC; NCCL_* of the environment hold. With NCCL_NET_GDR_LEVEL=SYS the NIC reads and
+# writes the GPUs' memory itself, which is looked for too.
 set -euo pipefail
-[ $# -ge 1 ] || { sed -n '4,8s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+[ $# -ge 1 ] || { sed -n '4,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 softnic=$(realpath "$1") np=${2:-2}
 log=$(mktemp -d)
@@ -33,3 +34,7 @@ for file in "$log"/*; do
 done
 grep -h 'NET/IB : Using' "$log"/* | head -"$np"
 [ "${uses:-0}" -ge "$np" ] || { echo "nccl.sh: ${uses:-0} of $np ranks opened mlx5_0"; exit 1; }
+if [ "${NCCL_NET_GDR_LEVEL:-}" = SYS ]; then
+  grep -hq 'via NET/IB/.*/GDRDMA' "$log"/* || { echo "nccl.sh: no channel goes by GDRDMA"; exit 1; }
+  echo "channels by GDRDMA: $(grep -h 'via NET/IB/.*/GDRDMA' "$log"/* | wc -l)"
+fi

@@ -181,7 +181,7 @@ class Cq {
 /// Memory of the host that counts as a GPU's (tests/support/gpu_memory.sh): an engine that touches
 /// it but by this copier faults.
 struct HostCopier : GpuCopier {
-  void copy(void* to, const void* from, size_t bytes) override {
+  void copy(void* to, const void* from, size_t bytes, bool) override {
     place(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
   }
 };
