@@ -13,7 +13,7 @@ work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
 
 expect "find_package(peal)" "$install" --prefix "$work/peal"
-export PATH="$work/peal/bin:$PATH" PEAL_TIMEOUT=20s
+export PATH="$work/peal/bin:$PATH" PEAL_TIMEOUT=60s
 cd "$work" || exit 2
 
 compile_and_run() { # <program>.cu: leaves NAME.failed behind where it fails
@@ -24,7 +24,7 @@ compile_and_run() { # <program>.cu: leaves NAME.failed behind where it fails
   grep -qE 'nvshmem.h|peal.h' "${files[@]}" && start=(peal-run -n 2)
   [ "$name" = mixed ] && start=()
   if ! peal-cc -O0 -I "$2" "${files[@]}" -o "$name" >"$name.log" 2>&1 ||
-    ! timeout 60 "${start[@]}" "./$name" >>"$name.log" 2>&1 || ! grep -qF "$name: ok" "$name.log"; then
+    ! timeout 200 "${start[@]}" "./$name" >>"$name.log" 2>&1 || ! grep -qF "$name: ok" "$name.log"; then
     touch "$name.failed"
   fi
 }
@@ -40,7 +40,7 @@ grep -qF "kernel positive: block (1,0,0), thread (5,0,0): " asserts.log ||
 for cccl in "${CUDA_HOME:-/usr/local/cuda}/include/cccl" /usr/local/cuda/targets/*/include/cccl; do
   [ -e "$cccl/cuda/std/version" ] || continue
   expect "" peal-cc -O0 -I "$root" -I "$cccl" "$programs/libraries/libraries.cu" -o libraries
-  expect "libraries: ok" timeout 60 ./libraries
+  expect "libraries: ok" timeout 200 ./libraries
   break
 done
 

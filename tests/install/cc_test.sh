@@ -15,7 +15,7 @@ trap 'rm -rf "$work"' EXIT
 source "$(dirname "$0")/expect.sh"
 
 expect "find_package(peal)" "$install" --prefix "$work/peal"
-export PATH="$work/peal/bin:$PATH" PEAL_TIMEOUT=20s
+export PATH="$work/peal/bin:$PATH" PEAL_TIMEOUT=60s
 unset PEAL_SOFTNIC_PLACEMENT
 cd "$work" || exit 2
 

@@ -19,7 +19,7 @@ touch "$work/file"
 refuse "--prefix names a folder" "$install" --prefix "$work/file"
 mv "$work/first" "$work/moved"
 prefix=$work/moved
-export PATH="$prefix/bin:$PATH" PKG_CONFIG_PATH="$prefix/lib/pkgconfig" PEAL_TIMEOUT=10s
+export PATH="$prefix/bin:$PATH" PKG_CONFIG_PATH="$prefix/lib/pkgconfig" PEAL_TIMEOUT=60s
 unset PEAL_SOFTNIC_PLACEMENT
 
 # gdb's commands, which strip must leave where they are
@@ -126,7 +126,6 @@ expect "PE 1 of 2: hello from PE 0, ok" \
   env PEAL_RECORD=64 "PEAL_RECORD_FILE=$work/%r.json" peal-run -n 2 "$work/alone/bin/hello"
 expect '"barrier_all"' peal-trace "$work/0.json" "$work/1.json"
 # Benchmarks, and a drawing of what they print.
-export PEAL_TIMEOUT=60s
 expect '"usec_p99_9":' peal-run -n 2 --no-prefix peal-latency --iters 20 --warmup 2 --sizes 8,64 --repeats 2 --json
 peal-run -n 2 --no-prefix peal-latency --iters 20 --warmup 2 --sizes 8,64 --repeats 2 --csv >"$work/rows.csv"
 peal-run -n 2 --no-prefix peal-collectives --iters 5 --sizes 8:64 --scope stream --json >"$work/rows.jsonl"

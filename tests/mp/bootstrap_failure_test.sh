@@ -10,7 +10,7 @@ program=$2
 # expect_failure <test> <reason>
 expect_failure() {
   local output status
-  output=$(PEAL_MP_LIMIT=60 "$run_mp" 4 "$program" --gtest_also_run_disabled_tests --gtest_filter="$1" 2>&1)
+  output=$(PEAL_MP_LIMIT=120 "$run_mp" 4 "$program" --gtest_also_run_disabled_tests --gtest_filter="$1" 2>&1)
   status=$?
   if [ $status = 0 ] || [ $status = 124 ]; then
     echo "$1: exit status $status instead of a failure"

@@ -24,7 +24,7 @@ using std::chrono::seconds;
 
 class OwnMpi : public testing::Test {
  protected:
-  static void SetUpTestSuite() { group = make_mpi(nullptr, seconds(20)); }
+  static void SetUpTestSuite() { group = make_mpi(nullptr, seconds(60)); }
   static void TearDownTestSuite() { group.reset(); }
 
   static std::vector<int> gather(int mine) {

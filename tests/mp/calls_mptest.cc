@@ -270,7 +270,7 @@ void expect_one_refused(Runtime& pe, uint64_t* data, const Begin& begin) {
   data[0] = 1;
   data[1] = 0;
   pe.barrier();
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   if (!late) {
     begin(streams[0]);
     begin(streams[1]);

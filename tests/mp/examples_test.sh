@@ -26,7 +26,7 @@ runs() {
     # hello speaks on every PE, but only rank 0's words come through.
     wanted=ok
     [ "${program##*/}" = hello ] && wanted="PE 0 of $pes: hello from PE $((pes - 1)), ok"
-    if ! output=$(PEAL_TRANSPORT=$transport PEAL_MP_LIMIT=60 "$run" "$pes" "$program" "${arguments[@]}" 2>&1) ||
+    if ! output=$(PEAL_TRANSPORT=$transport PEAL_MP_LIMIT=200 "$run" "$pes" "$program" "${arguments[@]}" 2>&1) ||
       [ "$output" != "$wanted" ]; then
       echo "${program##*/} ${arguments[*]} on $job PEs: expected '$wanted', got:"
       echo "$output"

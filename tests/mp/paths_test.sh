@@ -28,7 +28,7 @@ job() {
   local outcome=$1 nics=$2
   shift 2
   local status=passes
-  env PEAL_TRANSPORT=ibgda "${with[@]}" PEAL_MP_LIMIT=100 "$run" 2 "$self" --as "$nics" "$@" >"$log" 2>&1 || status=fails
+  env PEAL_TRANSPORT=ibgda "${with[@]}" PEAL_MP_LIMIT=200 "$run" 2 "$self" --as "$nics" "$@" >"$log" 2>&1 || status=fails
   local missing=
   for text in "${wanted[@]}"; do grep -qF -- "$text" "$log" || missing+=" '$text'"; done
   if [ $status != "$outcome" ] || [ -n "$missing" ]; then

@@ -20,7 +20,7 @@ fail() {
 launch() {
   local wanted=$1 pes=$2 program=$3 status=0
   shift 3
-  output=$(PEAL_MP_LIMIT=90 "$run" "$pes" "$perf/$program" "$@" 2>&1) || status=$?
+  output=$(PEAL_MP_LIMIT=300 "$run" "$pes" "$perf/$program" "$@" 2>&1) || status=$?
   [ $status = 124 ] && fail "$program $*: took too long"
   [ $status != 0 ] && status=bad
   [ $status = "$wanted" ] || fail "$program $* on $pes PEs: exit status $status, not $wanted"

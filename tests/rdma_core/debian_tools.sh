@@ -27,16 +27,16 @@ skip() {
 expect() { grep -qE -- "$2" "$TEST_TMPDIR/$1.log" || fail "$1 does not say: $2"; }
 
 devinfo() {
-  timeout 30 ibv_devices >"$TEST_TMPDIR/devices.log" 2>&1 || fail "ibv_devices: status $?"
+  timeout 100 ibv_devices >"$TEST_TMPDIR/devices.log" 2>&1 || fail "ibv_devices: status $?"
   expect devices '^ *mlx5_0[[:space:]]+[0-9a-f]{16}$'
-  timeout 30 ibv_devinfo -v >"$TEST_TMPDIR/devinfo.log" 2>&1 || fail "ibv_devinfo: status $?"
+  timeout 100 ibv_devinfo -v >"$TEST_TMPDIR/devinfo.log" 2>&1 || fail "ibv_devinfo: status $?"
   expect devinfo 'hca_id:[[:space:]]mlx5_0'
   expect devinfo 'fw_ver:[[:space:]]+0\.1\.0 softnic-cpu'
   expect devinfo 'state:[[:space:]]+PORT_ACTIVE'
   expect devinfo 'active_mtu:[[:space:]]+4096'
   expect devinfo 'link_layer:[[:space:]]+InfiniBand'
   expect devinfo 'GID\[ *0\]:[[:space:]]+fe80:'
-  if timeout 30 ibv_devinfo -d mlx5_7 >"$TEST_TMPDIR/absent.log" 2>&1; then fail "mlx5_7 was found"; fi
+  if timeout 100 ibv_devinfo -d mlx5_7 >"$TEST_TMPDIR/absent.log" 2>&1; then fail "mlx5_7 was found"; fi
 }
 
 # listening PORT: some process has it.
@@ -47,11 +47,11 @@ listening() {
 # connects PORT PROGRAM OPTIONS...: a server, and a client that asks until the server listens.
 # Status 1 when somebody else took the port.
 connects() {
-  local port=$1 give_up=$((SECONDS + 30)) server
+  local port=$1 give_up=$((SECONDS + 100)) server
   shift
-  timeout 40 "$@" -p "$port" >"$TEST_TMPDIR/server.log" 2>&1 &
+  timeout 100 "$@" -p "$port" >"$TEST_TMPDIR/server.log" 2>&1 &
   server=$!
-  until timeout 40 "$@" -p "$port" 127.0.0.1 >"$TEST_TMPDIR/client.log" 2>&1; do
+  until timeout 100 "$@" -p "$port" 127.0.0.1 >"$TEST_TMPDIR/client.log" 2>&1; do
     if ! kill -0 "$server" 2>/dev/null; then
       grep -qiE "listen|in use" "$TEST_TMPDIR/server.log" && return 1
       fail "the server of $*"
@@ -148,16 +148,16 @@ perftest_events() {
 # The same programs on other hardware: two RoCE devices and one whose second port has the cable.
 presented() {
   export PEAL_SOFTNIC_PRESENT='devices=2 link=roce mtu=2048; ports=2 port=2'
-  timeout 30 ibv_devices >"$TEST_TMPDIR/devices.log" 2>&1 || fail "ibv_devices: status $?"
+  timeout 100 ibv_devices >"$TEST_TMPDIR/devices.log" 2>&1 || fail "ibv_devices: status $?"
   for name in mlx5_0 mlx5_1 mlx5_2; do expect devices "^ *$name[[:space:]]+[0-9a-f]{16}$"; done
-  timeout 30 ibv_devinfo -v -d mlx5_1 >"$TEST_TMPDIR/devinfo.log" 2>&1 || fail "ibv_devinfo: status $?"
+  timeout 100 ibv_devinfo -v -d mlx5_1 >"$TEST_TMPDIR/devinfo.log" 2>&1 || fail "ibv_devinfo: status $?"
   expect devinfo 'link_layer:[[:space:]]+Ethernet'
   expect devinfo 'active_mtu:[[:space:]]+2048'
   expect devinfo 'port_lid:[[:space:]]+0$'
   expect devinfo 'GID\[ *0\]:[[:space:]]+fe80:.*RoCE v1'
   expect devinfo 'GID\[ *1\]:[[:space:]]+fe80:.*RoCE v2'
   expect devinfo 'GID\[ *3\]:[[:space:]]+::ffff:10\.112\..*RoCE v2'
-  timeout 30 ibv_devinfo -v -d mlx5_2 >"$TEST_TMPDIR/devinfo.log" 2>&1 || fail "ibv_devinfo: status $?"
+  timeout 100 ibv_devinfo -v -d mlx5_2 >"$TEST_TMPDIR/devinfo.log" 2>&1 || fail "ibv_devinfo: status $?"
   expect devinfo 'phys_port_cnt:[[:space:]]+2'
   expect devinfo 'state:[[:space:]]+PORT_DOWN'
   expect devinfo 'state:[[:space:]]+PORT_ACTIVE'

@@ -76,7 +76,7 @@ perftest() {
 
 # Status 1 when somebody else took the port.
 connects() {
-  local port=$1 give_up=$((SECONDS + 30)) server
+  local port=$1 give_up=$((SECONDS + 100)) server
   perftest -p "$port" >"$TEST_TMPDIR/server.log" 2>&1 &
   server=$!
   until listening "$port"; do

@@ -19,7 +19,7 @@ fail() {
 # job <exit code> <PEs> <what a PE runs>
 job() {
   local code
-  timeout --kill-after=5 60 "$run" -n "$2" sh -c "$3" >"$log" 2>&1
+  timeout --kill-after=5 200 "$run" -n "$2" sh -c "$3" >"$log" 2>&1
   code=$?
   [ $code = "$1" ] || fail "$3: exit code $code, not $1: $(cat "$log")"
 }
@@ -54,7 +54,7 @@ for variable in PEAL_SOFTNIC_FAULTS PEAL_SOFTNIC_PRESENT; do
 done
 # Whatever it is that finds no descriptor left, down to a link's file at the other end.
 for limit in 16 20 24 26 28 30 31 32 33; do
-  timeout --kill-after=5 60 "$run" -n 4 sh -c "ulimit -n $limit; exec \$hello" >"$log" 2>&1 && continue
+  timeout --kill-after=5 200 "$run" -n 4 sh -c "ulimit -n $limit; exec \$hello" >"$log" 2>&1 && continue
   says 'Too many open files' 'ulimit -n'
 done
 
@@ -69,7 +69,7 @@ says 'do not share a fabric' 'not only its name'
 # in_folder_of <size> <PEs> <exit code>: with all their links.
 in_folder_of() {
   mkdir -p "$folder/small"
-  PEAL_CONNECT=eager PEAL_SOFTNIC_DIR=$folder/small timeout --kill-after=5 60 $private sh -c \
+  PEAL_CONNECT=eager PEAL_SOFTNIC_DIR=$folder/small timeout --kill-after=5 200 $private sh -c \
     'mount -t tmpfs -o size=$0 none $folder/small; exec "$1" -n $2 $hello' "$1" "$run" "$2" >"$log" 2>&1
   local code=$?
   [ $code = "$3" ] || fail "$2 PEs in $1: exit code $code, not $3: $(cat "$log")"

@@ -44,13 +44,14 @@ inline Arrangement& arrangement() {
   return the_one;
 }
 
-/// The settings of tests in one process: small, and deadlines that a broken test meets soon.
+/// The settings of tests in one process: small, and deadlines that a broken test meets before Bazel
+/// ends it.
 inline Config small_config() {
   Config config = Config::defaults();
   config.heap_size = 32u << 20;
   config.heap_limit = 4 * config.heap_size;
-  config.timeout = std::chrono::seconds(20);
-  config.bootstrap_timeout = std::chrono::seconds(20);
+  config.timeout = std::chrono::seconds(60);
+  config.bootstrap_timeout = std::chrono::seconds(60);
   config.transport = arrangement().transport;
   if (!arrangement().rails.empty()) config.rails = arrangement().rails[0];
   return config;

@@ -19,7 +19,7 @@ inline void require(bool holds, const std::string& what) {
 /// Asks until `holds()`; false when it never does.
 template <class Holds>
 bool eventually(Holds&& holds) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (!holds()) {
     if (std::chrono::steady_clock::now() > end) return false;
     std::this_thread::yield();

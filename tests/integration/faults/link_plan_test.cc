@@ -21,7 +21,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-Config mapped(const std::string& plan = "", Microseconds timeout = seconds(20)) {
+Config mapped(const std::string& plan = "", Microseconds timeout = seconds(60)) {
   Config config = small_config();
   config.transport = TransportKind::kP2p;
   config.heap_size = 4u << 20;
@@ -214,7 +214,7 @@ TEST(LinkPlan, KillsItsOwnPeAndOthersHearOfIt) {
                                require(box[0] == 2, "the second put came, the third did not");
                                return 0;
                              },
-                             {.deadline = seconds(20), .job = seconds(60)});
+                             {.deadline = seconds(60), .job = seconds(200)});
   } catch (const Error& error) {
     text = error.what();
   }

@@ -31,7 +31,7 @@ using api_test::Symmetric;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-inline constexpr auto kLong = milliseconds(20'000);  // the deadline of waits that end before it
+inline constexpr auto kLong = milliseconds(60'000);  // the deadline of waits that end before it
 inline constexpr auto kShort = milliseconds(20);     // of waits that nothing else ends
 
 inline Config matrix_config() {

@@ -206,7 +206,6 @@ void with_forced(TransportKind transport, const std::string& forced,
                  const std::function<void(Runtime&)>& body) {
   Config config = small_config();
   config.transport = transport;
-  config.timeout = std::chrono::seconds(10);
   config.report_failures = false;
   config.algorithm = forced_algorithm(forced);
   require(config.algorithm.algorithm != collective::Algorithm::kAny, forced);

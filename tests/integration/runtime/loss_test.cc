@@ -48,7 +48,7 @@ class Survivors {
   /// At the end of one, good or bad.
   void meet() {
     ++*ended_;
-    const auto end = steady_clock::now() + seconds(30);
+    const auto end = steady_clock::now() + seconds(60);
     while (*ended_ < count_ && steady_clock::now() < end) std::this_thread::yield();
   }
 
@@ -73,7 +73,7 @@ void lose_one(int count, const std::function<void(Bootstrap&)>& life) {
     return 0;
   };
   try {
-    bootstrap::run_processes(count, whole_life, {.deadline = seconds(10), .job = seconds(40)});
+    bootstrap::run_processes(count, whole_life, {.deadline = seconds(60), .job = seconds(200)});
   } catch (const Error& error) {
     text = error.what();
   }
@@ -183,7 +183,7 @@ void outlive(Runtime& pe, Work work, uint64_t* data, const Grid& grid) {
   launch(grid, work_on, &ended, pe.context(), work, data).wait();
   require(ended != Status::kOk && ended != Status::kTimeout, to_string(ended));
   // The NIC may report it before the process is seen to have ended: either names the PE.
-  const auto end = steady_clock::now() + seconds(30);
+  const auto end = steady_clock::now() + seconds(60);
   while (pe.failure().status != Status::kPeerLost && steady_clock::now() < end) {
     std::this_thread::yield();
   }
@@ -234,7 +234,7 @@ TEST(Loss, InTheMiddleOfTrafficByASignalIsNoticed) {
           require_names_victim(pe.failure().text);
           return 0;
         },
-        {.deadline = seconds(10), .job = seconds(40)});
+        {.deadline = seconds(60), .job = seconds(200)});
   } catch (const Error& error) {
     text = error.what();
   }

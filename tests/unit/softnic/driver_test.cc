@@ -78,12 +78,14 @@ class DriverThread : public ::testing::Test {
     return eventually([&] { return retired(qpn) == posted_[qpn]; });
   }
   bool goes_idle(uint32_t qpn) {
-    return eventually([&] {
-      // The thread stays out while control calls come; it must get thousands of rounds done.
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      const Runner::Pause pause(*driver_);
-      return !driver_->busy(qpn);
-    });
+    return eventually(
+        [&] {
+          // The thread stays out while control calls come; it must get thousands of rounds done.
+          std::this_thread::sleep_for(std::chrono::milliseconds(5));
+          const Runner::Pause pause(*driver_);
+          return !driver_->busy(qpn);
+        },
+        4 * kPatience);
   }
 
   const Settings settings_ = settings();

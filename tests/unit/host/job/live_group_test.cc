@@ -219,7 +219,7 @@ void fill_socket_of(Member& member, int pe) {
 TEST(LiveGroup, IsHeardToLeaveByOneThatIsBusy) {
   std::atomic<bool> deaf{false};
   std::atomic<int> full{0};
-  on_members(4, seconds(5), [&](Member& member) {
+  on_members(4, seconds(60), [&](Member& member) {
     if (member->rank() == 3) return;
     lose(member, {3});
     const auto leave = [&] { member->leave({}, [] { throw std::runtime_error("not heard"); }); };
