@@ -46,13 +46,14 @@ class Told {
   std::vector<std::string> texts_;
 };
 
-/// Runs `body` on two PEs and collects what check() says.
+/// Runs `body` on two PEs, whose waits last for `timeout`, and collects what check() says.
 void run_job(bool checked, TransportKind transport, Told& told,
-             const std::function<void(Runtime&, const Memory&)>& body) {
+             const std::function<void(Runtime&, const Memory&)>& body,
+             std::chrono::seconds timeout = std::chrono::seconds(60)) {
   Config config = api_test::small_config();
   config.check = checked;
   config.transport = transport;
-  config.timeout = std::chrono::seconds(1);
+  config.timeout = timeout;
   bootstrap::run_threads(2, [&](Bootstrap& group) {
     Runtime pe = api_test::start(group, config);
     const Memory memory{static_cast<std::byte*>(pe.malloc(100)),
@@ -75,9 +76,13 @@ TEST_P(Planted, IsFound) {
   const Plant& plant = GetParam();
   for (const TransportKind transport : {TransportKind::kIbgda, TransportKind::kP2p}) {
     if (plant.by_nic && transport == TransportKind::kP2p) continue;
-    Told told;
-    run_job(true, transport, told, plant.run);
-    EXPECT_TRUE(told.has(plant)) << plant.kernel << " was not found; told:" << told.all();
+    // Some plants wait in vain. The other PE of one that does not may be late.
+    for (const int seconds : {1, 20}) {
+      Told told;
+      run_job(true, transport, told, plant.run, std::chrono::seconds(seconds));
+      if (told.has(plant)) break;
+      if (seconds == 20) ADD_FAILURE() << plant.kernel << " was not found; told:" << told.all();
+    }
   }
 }
 
