@@ -20,7 +20,6 @@ namespace {
 /// Two PEs in this process that keep `entries` calls of each context.
 void on_two(int entries, const std::function<void(Runtime&)>& body) {
   Config config = small_config();
-  config.timeout = std::chrono::milliseconds(20);
   config.record = entries;
   bootstrap::run_threads(2, [&](Bootstrap& group) {
     Runtime pe = start(group, config);
@@ -38,21 +37,24 @@ void expect_parts(const std::string& text, const std::vector<std::string>& parts
   }
 }
 
-PEAL_KERNEL put_then_wait_in_vain(Context ctx, uint64_t* data, uint64_t* flag) {
+/// The last wait, which is in vain, is by `hasty`.
+PEAL_KERNEL put_then_wait_in_vain(Context ctx, Context hasty, uint64_t* data, uint64_t* flag) {
   const int next = (ctx.pe + 1) % ctx.n_pes;
   if (thread_in_block() == 0) {
     static_cast<void>(put_signal(ctx, &data[8], data, 8, Signal::set(flag, 7, next)));
     static_cast<void>(signal_wait_until(ctx, flag, Compare::kGe, 7));
     static_cast<void>(quiet(ctx));
   }
-  static_cast<void>(wait_until(ctx, block, &flag[1], Compare::kEq, 1));
+  static_cast<void>(wait_until(hasty, block, &flag[1], Compare::kEq, 1));
 }
 
 TEST(Recorder, PrintsTheLastCallsWithAFailure) {
   on_two(64, [](Runtime& pe) {
     Symmetric<uint64_t> data(pe, 16);
     Symmetric<uint64_t> flag(pe, 16);
-    launch({.blocks = 1, .threads = 4}, put_then_wait_in_vain, pe.context(), data.data(),
+    Context hasty = pe.context();
+    hasty.timeout_ns = 20'000'000;
+    launch({.blocks = 1, .threads = 4}, put_then_wait_in_vain, pe.context(), hasty, data.data(),
            flag.data())
         .wait();
     const std::string dump = pe.dump();
