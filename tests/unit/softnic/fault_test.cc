@@ -267,7 +267,8 @@ TEST_P(Faults, LateCqeComesAfterItsWorkAndBeforeItsSuccessors) {
   a->ring();
   expect_done(cq->await(), 0);
   ASSERT_TRUE(eventually([&] { return at_peer(24) == 1; }));
-  EXPECT_TRUE(cq->quiet());
+  const bool quiet = cq->quiet();
+  EXPECT_TRUE(quiet || steady_clock::now() - begin >= milliseconds(60));
   for (uint16_t i = 1; i < 4; ++i) expect_done(cq->await(), i);
   EXPECT_GE(steady_clock::now() - begin, milliseconds(60));
 }

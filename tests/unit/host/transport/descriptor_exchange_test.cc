@@ -75,11 +75,11 @@ TEST(DescriptorExchange, AnswersWhatCameUntilTheDeadline) {
   bootstrap::run_threads(2, [&](Bootstrap& group) {
     DescriptorExchange exchanger(group, milliseconds(20));
     const std::vector<Fd> mine = files(1, 10);
-    // PE 1 was said to send three and sends one.
-    const auto got = group.rank() == 0 ? exchanger.exchange({}, {}, {0, 3})
-                                       : exchanger.exchange(mine, {0}, {0, 0});
+    // PE 1 was said to send three and sends one, before PE 0 begins to wait.
+    if (group.rank() == 1) exchanger.exchange(mine, {0}, {0, 0});
+    group.barrier();
     if (group.rank() == 0) {
-      EXPECT_TRUE(are(got[1], 1, 10));
+      EXPECT_TRUE(are(exchanger.exchange({}, {}, {0, 3})[1], 1, 10));
     }
     group.barrier();
   });
