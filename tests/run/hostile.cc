@@ -60,6 +60,7 @@ bool first() { return peal_my_pe() == 0; }
 bool begin() {
   if (peal_init() != 0) return false;
   words = static_cast<uint64_t*>(peal_calloc(4, sizeof(uint64_t)));
+  if (words == nullptr) return false;
   words[1] = 7;
   const int next = (peal_my_pe() + 1) % peal_n_pes();
   if (peal_put(words, words + 1, sizeof(uint64_t), next) != 0 || peal_barrier_all() != 0 ||
@@ -102,8 +103,12 @@ std::function<int()> job(std::function<int()> leave, std::function<int()> meanwh
 }
 
 int exits(int code) { std::exit(code); }
+/// For more than two deadlines of the others, which are whole seconds.
 int work_for_a_while() {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(2500);
+  const char* const text = std::getenv("PEAL_BOOTSTRAP_TIMEOUT");
+  const int deadline_s = text == nullptr ? 1 : std::atoi(text);
+  const auto until =
+      std::chrono::steady_clock::now() + std::chrono::milliseconds(2500) * deadline_s;
   while (std::chrono::steady_clock::now() < until) std::this_thread::yield();
   return end();
 }

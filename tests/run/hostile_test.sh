@@ -10,8 +10,10 @@ failures=0
 jobs=0
 log=$(mktemp) || exit 2
 trap 'rm -f "$log"' EXIT
-export PEAL_TIMEOUT=20s PEAL_BOOTSTRAP_TIMEOUT=15s
 keep=--keep-going
+# PEAL_TIMEOUT and PEAL_BOOTSTRAP_TIMEOUT of a job; of several the next where the job does not do what it should. Where
+# one is to pass it is short, and on a busy machine a PE may need more than that to start.
+limits=60s,60s
 
 fail() {
   echo "$*: $(cat "$log")"
@@ -21,18 +23,33 @@ fail() {
 # job EXIT-CODES PES TRANSPORT WAY [SENTENCE...]: EXIT-CODES and each SENTENCE, which is said, are
 # patterns of grep -E. "silent": nothing is said. The job's code is that of the PE whose failure peal-run sees first.
 job() {
-  local want=$1 pes=$2 way=$4 code sentence
+  local want=$1 pes=$2 way=$4 limit wrong
   export PEAL_TRANSPORT=$3
   shift 4
   jobs=$((jobs + 1))
-  timeout --kill-after=5 30 "$run" $keep -n "$pes" "$hostile" "$way" >"$log" 2>&1
+  for limit in $limits; do
+    wrong=$(PEAL_TIMEOUT=${limit%,*} PEAL_BOOTSTRAP_TIMEOUT=${limit#*,} once "$@")
+    [ -n "$wrong" ] || return
+  done
+  fail "$way on $pes PEs by $PEAL_TRANSPORT with $limit: $wrong"
+}
+once() { # prints what is wrong
+  local code sentence began=$SECONDS
+  timeout --kill-after=5 250 "$run" $keep -n "$pes" "$hostile" "$way" >"$log" 2>&1
   code=$?
-  [[ $code =~ ^($want)$ ]] || fail "$way on $pes PEs by $PEAL_TRANSPORT: exit code $code, not $want"
+  [[ $code =~ ^($want)$ ]] || echo "exit code $code, not $want"
   for sentence in "$@"; do
     if [ "$sentence" = silent ]; then
-      [ -s "$log" ] && fail "$way by $PEAL_TRANSPORT speaks"
-    elif ! grep -qE "$sentence" "$log"; then
-      fail "$way on $pes PEs by $PEAL_TRANSPORT does not say '$sentence'"
+      [ -s "$log" ] && echo "it speaks"
+      continue
+    fi
+    # A crash whose names are not found within 5 s is told without them.
+    if [[ $way = crash_wait && $((SECONDS - began)) -ge 5 ]]; then
+      sentence=${sentence%: .\*write_to_null}
+      sentence=${sentence/write_to_null/[^ ,]+}
+    fi
+    if ! grep -qE "$sentence" "$log"; then
+      echo "it does not say '$sentence'"
     fi
   done
 }
@@ -43,14 +60,14 @@ for transport in p2p ibgda proxy; do
     job 0 2 $transport $way silent
   done
 done
-PEAL_BOOTSTRAP_TIMEOUT=1s job 0 3 p2p slow_end 'waits for PE 0 \(process [0-9]*\), which works on' 'PE 2: finalize answered 0'
+limits='60s,1s 60s,5s 60s,25s' job 0 3 p2p slow_end 'waits for PE 0 \(process [0-9]*\), which works on' 'PE 2: finalize answered 0'
 job 0 2 ibgda end_while_running 'PE 0: finalize answered 0' 'PE 1: finalize answered 0'
 job 0 2 p2p end_while_running 'PE 0: finalize answered 0' 'PE 1: finalize answered 0'
 job 0 2 p2p pthread_exit silent
 job 0 2 p2p destructor 'late put: peal_put: this PE has ended'
 
-PEAL_BOOTSTRAP_TIMEOUT=1s keep='' job 5 2 p2p stop_end 'PE 1: finalize answered -1: peal_finalize: end of the job: .*did not arrive' 'PE 0 .* is stopped: kill -CONT'
-PEAL_BOOTSTRAP_TIMEOUT=1s keep='' job 5 2 p2p stop_malloc 'PE 1: malloc answered -1: peal_malloc: malloc #[0-9]*: rank 0 .*; PE 0 .* is stopped: kill -CONT'
+limits='60s,1s 60s,5s 60s,25s' keep='' job 5 2 p2p stop_end 'PE 1: finalize answered -1: peal_finalize: end of the job: .*did not arrive' 'PE 0 .* is stopped: kill -CONT'
+limits='60s,1s 60s,5s 60s,25s' keep='' job 5 2 p2p stop_malloc 'PE 1: malloc answered -1: peal_malloc: malloc #[0-9]*: rank 0 .*; PE 0 .* is stopped: kill -CONT'
 
 # Leaving while the others meet, wait or end: they hear who and how.
 left3='called exit\(3\), or returned 3 from main\(\)'
@@ -68,7 +85,7 @@ job "139|5" 2 p2p crash_wait 'PE 0: kernel write_to_null, block \(1,0,0\), threa
   'PE 1: wait answered -1: .*it was ended by signal 11 \(SIGSEGV\): .*write_to_null'
 job "134|5" 2 p2p terminate_wait 'PE 1: wait answered -1: .*it was terminated by std::terminate\(\): nobody catches this'
 job 5 2 p2p finalize_meet 'PE 1: barrier answered -1: .*rank 0 of 2 has left the group' 'PE 0: finalize answered -1'
-PEAL_TIMEOUT=2s job 5 2 p2p finalize_wait 'PE 0 has finalized, while a kernel of this PE waits' 'PE 1: wait answered -1'
+limits='2s,60s 10s,60s 50s,60s' job 5 2 p2p finalize_wait 'PE 0 has finalized, while a kernel of this PE waits' 'PE 1: wait answered -1'
 
 # Exceptions, with their text, at once.
 thrown='left by an exception: the disk is full'

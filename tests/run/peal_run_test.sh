@@ -20,11 +20,11 @@ fail() {
   failures=$((failures + 1))
 }
 
-# job <exit code> <arguments of peal-run>: output in out and err; more than a minute is a hang.
+# job <exit code> <arguments of peal-run>: output in out and err; more than 200 s are a hang.
 job() {
   local wanted=$1 code
   shift
-  timeout --kill-after=5 60 "$run" "$@" >out 2>err
+  timeout --kill-after=5 200 "$run" "$@" >out 2>err
   code=$?
   [ $code = "$wanted" ] || fail "peal-run $*: exit code $code, not $wanted; out: $(cat out) err: $(cat err)"
 }
@@ -60,7 +60,7 @@ prints "[0] --hosts|a b|it's|-n||"
 
 # Standard input is PE 0's, the others have none.
 printf 'first\nsecond\n' >in
-timeout 60 "$run" -n 2 cat <in >out 2>err || fail "cat: $(cat err)"
+timeout 200 "$run" -n 2 cat <in >out 2>err || fail "cat: $(cat err)"
 [ "$(cat out)" = $'[0] first\n[0] second' ] || fail "standard input: $(cat out)"
 
 # Lines stay whole: pieces of lines of two PEs that wait for each other between them.
@@ -76,15 +76,15 @@ job 0 -n 2 bash -c 'exec 5<>go0 6<>go1
 job 3 -n 2 sh -c 'seq 100000; exit 3'
 first=$(grep -o 'PE [01] of 2' err) # the other may have been ended early
 [ "$(grep -c "^\[${first:3:1}\] " out)" = 100000 ] || fail "$first wrote 100000 lines, of them came: $(wc -l <out)"
-timeout 60 "$run" -n 2 seq 100000 2>err | (read -r; cat) | wc -l >out
+timeout 200 "$run" -n 2 seq 100000 2>err | (read -r; cat) | wc -l >out
 [ "$(cat out)" = 199999 ] || fail "$(cat out) lines through a pipe"
 # A reader that goes away ends the job.
-timeout 60 "$run" -n 2 yes 2>err | head -n 1 >out
+timeout 200 "$run" -n 2 yes 2>err | head -n 1 >out
 [ "${PIPESTATUS[0]}" = 141 ] || fail "| head: exit code ${PIPESTATUS[0]}"
 
 # Without standard descriptors of its own: what the job is made of took their place, and it never ended.
 for closed in '<&-' '>&-' '2>&-' '<&- >&- 2>&-'; do
-  eval "timeout --kill-after=5 60 '$run' -n 2 sh -c 'cat; echo out; echo err >&2' >out 2>err </dev/null $closed"
+  eval "timeout --kill-after=5 200 '$run' -n 2 sh -c 'cat; echo out; echo err >&2' >out 2>err </dev/null $closed"
   code=$?
   [ $code = 0 ] || fail "peal-run $closed: exit code $code; out: $(cat out) err: $(cat err)"
   case $closed in *' >&-'* | '>&-') ;; *) grep -q '] out$' out || fail "peal-run $closed: no output: $(cat out)" ;; esac
@@ -92,7 +92,7 @@ for closed in '<&-' '>&-' '2>&-' '<&- >&- 2>&-'; do
 done
 
 # What cannot be written is said, and ends the job. That of peal-run itself too.
-timeout 60 "$run" -n 2 yes >/dev/full 2>err
+timeout 200 "$run" -n 2 yes >/dev/full 2>err
 [ $? = 1 ] || fail ">/dev/full: exit code not 1"
 says "peal-run: standard output: No space left on device; ending the job"
 "$run" --help >/dev/full 2>err && fail "--help >/dev/full ended with 0"
@@ -100,10 +100,10 @@ says "peal-run: standard output: No space left on device; ending the job"
 # What a program prints comes when a line is whole, though it goes on or hangs: cut fills a buffer where it writes to a
 # pipe. Bytes come as they are.
 mkfifo lines shown
-timeout 60 "$run" -n 1 cut -c1- <lines >shown 2>err &
+timeout 200 "$run" -n 1 cut -c1- <lines >shown 2>err &
 exec 5>lines 6<shown
 echo hello >&5
-read -r -t 30 -u 6 line || fail "a line stays in the buffer of a program that hangs"
+read -r -t 100 -u 6 line || fail "a line stays in the buffer of a program that hangs"
 [ "$line" = "[0] hello" ] || fail "a line of a program that goes on: $line"
 exec 5>&- 6<&-
 wait $!
@@ -114,15 +114,15 @@ prints "[0] pipe"
 
 # Wherever it is started: without SIGCHLD, with a small stack, in a folder that is gone.
 code=0
-timeout 60 env --ignore-signal=CHLD "$run" -n 2 grep SigIgn /proc/self/status >out 2>err || code=$?
+timeout 200 env --ignore-signal=CHLD "$run" -n 2 grep SigIgn /proc/self/status >out 2>err || code=$?
 [ $code = 0 ] || fail "SIGCHLD ignored: exit code $code; $(cat err)"
 [ $((0x$(sed -n 's/.*SigIgn:\s*//p' out | head -n 1) >> 16 & 1)) = 0 ] || fail "a PE ignores SIGCHLD: $(cat out)"
-(ulimit -s 64 && timeout 60 "$run" -n 2 true >out 2>err) || fail "a stack of 64 KiB: $? $(cat err)"
+(ulimit -s 64 && timeout 200 "$run" -n 2 true >out 2>err) || fail "a stack of 64 KiB: $? $(cat err)"
 mkdir gone
-(cd gone && rmdir ../gone && timeout 60 "$run" -n 2 readlink /proc/self/cwd >"$folder/out" 2>"$folder/err") || fail "a deleted folder: $(cat err)"
+(cd gone && rmdir ../gone && timeout 200 "$run" -n 2 readlink /proc/self/cwd >"$folder/out" 2>"$folder/err") || fail "a deleted folder: $(cat err)"
 prints "[1] $folder/gone (deleted)"
 mkdir gone
-(cd gone && rmdir ../gone && timeout 60 "$run" --hosts a:1 true >"$folder/out" 2>"$folder/err") && fail "a deleted folder of other hosts"
+(cd gone && rmdir ../gone && timeout 200 "$run" --hosts a:1 true >"$folder/out" 2>"$folder/err") && fail "a deleted folder of other hosts"
 says "the current folder has no path any more"
 
 # The first failure ends all and is the exit code, in words.
@@ -144,13 +144,13 @@ job 5 -n 2 --grace 100ms bash -c 'trap "" TERM; exec 7>alive
   [ $PEAL_TCP_RANK = 0 ] && exit 5
   (read x <>$block) & read x <>$block'
 wait_gone() { # <pid> <who>
-  timeout 30 tail --pid="$1" -f /dev/null && return
+  timeout 100 tail --pid="$1" -f /dev/null && return
   fail "$2 still runs"
   kill -9 "$1"
 }
 wait_gone $witness "a process of a PE"
 # SIGTERM is heard first.
-job 5 -n 2 bash -c 'trap "echo asked to end; exit 0" TERM
+job 5 -n 2 --grace 60s bash -c 'trap "echo asked to end; exit 0" TERM
   if [ $PEAL_TCP_RANK = 1 ]; then read x <go0; exit 5; fi
   echo >go0; read x <>$block & wait'
 prints "[0] asked to end"
@@ -164,7 +164,7 @@ prints "[0] done"
 mkfifo ready
 signalled() { # <signal> <exit code> <script>
   local code
-  env --default-signal=INT "$run" -n 2 bash -c "$3" >out 2>err & # bash has what it starts so ignore SIGINT
+  env --default-signal=INT "$run" -n 2 --grace 60s bash -c "$3" >out 2>err & # bash has what it starts so ignore SIGINT
   local launcher=$!
   exec 8<ready
   read -r -u 8 && read -r -u 8 || fail "SIG$1: the PEs did not start"
@@ -204,7 +204,7 @@ for number in INT TERM; do
   exec 8<&-
   read -r agent <"/proc/$launcher/task/$launcher/children"
   kill -STOP "$agent"
-  timeout 30 sh -c "until grep -q '^State:.T' /proc/$agent/status; do :; done" || fail "$agent does not stop"
+  timeout 100 sh -c "until grep -q '^State:.T' /proc/$agent/status; do :; done" || fail "$agent does not stop"
   kill -$number $launcher
   wait_gone $launcher "peal-run with a stopped agent, after SIG$number"
   wait $launcher
