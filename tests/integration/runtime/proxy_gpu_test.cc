@@ -87,5 +87,35 @@ TEST_F(ProxyOnGpu, DoesAllOperationsOnMemoryOfTheGpu) {
   });
 }
 
+constexpr uint32_t kTurns = 20;
+
+/// All lanes of all PEs count in two halves of a word of PE 0's.
+PEAL_KERNEL count_together(Context ctx, uint32_t* halves) {
+  Status s = Status::kOk;
+  for (uint32_t i = 0; i < kTurns && s == Status::kOk; ++i) {
+    s = atomic_add(ctx, halves, 1u, 0);
+    if (s == Status::kOk) s = atomic_fetch_add(ctx, halves + 1, 2u, 0).status;
+  }
+  (void)quiet(ctx);
+}
+
+// Atomics on 4 bytes are loops of compare-and-swap on 8, which the engine executes by two copies.
+TEST_F(ProxyOnGpu, CountsTogetherInHalvesOfAWord) {
+  on_gpus(4, [&](Runtime& pe) {
+    constexpr uint32_t kLanes = 8;
+    auto* const halves = static_cast<uint32_t*>(pe.calloc(2, sizeof(uint32_t)));
+    pe.barrier();
+    launch({.threads = kLanes}, count_together, pe.context(), halves).wait();
+    pe.check();
+    pe.barrier();
+    uint32_t seen[2];
+    pe.copy_out(seen, halves, sizeof(seen));
+    pe.barrier();
+    if (pe.my_pe() != 0) return 0;
+    const uint32_t all = kLanes * kTurns * static_cast<uint32_t>(pe.n_pes());
+    return seen[0] == all && seen[1] == 2 * all ? 0 : 60;
+  });
+}
+
 }  // namespace
 }  // namespace peal
