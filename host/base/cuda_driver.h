@@ -71,6 +71,8 @@ inline constexpr Result kNotReady = 600;
 inline constexpr Result kPeerAccessAlreadyEnabled = 704;
 inline constexpr Result kNotPermitted = 800;
 inline constexpr Result kNotSupported = 801;
+// CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES
+inline constexpr int kUsesHostPageTables = 100;
 inline constexpr int kMultiprocessors = 16;      // CU_DEVICE_ATTRIBUTE_...
 inline constexpr int kFlushWritesOptions = 117;  // CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_...
 inline constexpr int kWritesOrdering = 118;      // the same

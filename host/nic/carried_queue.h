@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "host/nic/flush_reads.h"
 #include "host/nic/model.h"
 #include "host/nic/verbs_queue.h"
 
@@ -37,6 +38,9 @@ class CarriedQueue {
   virtual bool busy() const = 0;
 };
 
-std::unique_ptr<CarriedQueue> carry(VerbsQueue& nic, const CarriedMemory& memory);
+/// `flushes`: what a DUMP of kernels becomes, if not null; else it is done when what is before it
+/// is.
+std::unique_ptr<CarriedQueue> carry(VerbsQueue& nic, const CarriedMemory& memory,
+                                    FlushReads* flushes);
 
 }  // namespace peal::nic

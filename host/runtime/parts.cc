@@ -22,11 +22,9 @@
 namespace peal {
 namespace {
 
-std::string warning_of_writes(const Config& config, const Routes& routes, const Gpu& gpu) {
+std::string warning_of_writes(const Config& config, const Gpu& gpu) {
   const char* const who =
-      routes.by_nic() == Route::kProxy
-          ? "wait for data (get and fetching operations do not, for a CPU thread posts them)"
-      : config.get_flush == GetFlush::kNothing
+      config.get_flush == GetFlush::kNothing
           ? "wait for data (get and fetching operations do not: PEAL_GET_FLUSH=none)"
           : "and get and fetching operations wait for data";
   return fmt::format(
@@ -37,11 +35,10 @@ std::string warning_of_writes(const Config& config, const Routes& routes, const 
 }
 
 // What programs cannot rely on where NICs reach a GPU's memory.
-std::vector<std::string> warnings_of_gpu(const Config& config, const Routes& routes,
-                                         const Gpu* gpu) {
+std::vector<std::string> warnings_of_gpu(const Config& config, const Gpu* gpu) {
   std::vector<std::string> lines;
   if (gpu == nullptr) return lines;
-  if (!gpu->orders_writes()) lines.push_back(warning_of_writes(config, routes, *gpu));
+  if (!gpu->orders_writes()) lines.push_back(warning_of_writes(config, *gpu));
   if (gpu->calls_may_lag()) {
     lines.push_back(fmt::format(
         "{}: the driver is older than CUDA 12.1: cudaMemset and cudaMemcpy may return before what "
@@ -96,7 +93,7 @@ Runtime::Parts::Parts(std::unique_ptr<Bootstrap> bootstrap, const Config& config
   hear_of_process_end();
   if (const NicServices* const nics = context_parts->nic_services.get()) {
     warn_of_nics(job, *fabric.ways.rails, nics->doorbells,
-                 warnings_of_gpu(job.config, fabric.ways.routes, fabric.gpu.get()));
+                 warnings_of_gpu(job.config, fabric.gpu.get()));
   }
   default_context = context_parts->contexts.create({}, Reach::kGpu);
 }

@@ -70,8 +70,12 @@ Doorbells doorbells_for(const JobMembership& job, const MemoryFabric& fabric) {
   return doorbells;
 }
 
-size_t proxies_for(const Ways& ways) {
-  return ways.routes.by_nic() == Route::kProxy ? ways.rails->nics().size() : 0;
+Proxies proxies_for(const JobMembership& job, const MemoryFabric& fabric) {
+  Proxies proxies;
+  if (fabric.ways.routes.by_nic() != Route::kProxy) return proxies;
+  const bool flushes = must_flush(fabric.gpu.get(), job.config.get_flush, true);
+  for (const IbgdaNic& nic : fabric.ways.rails->nics()) proxies.emplace_back(nic, flushes);
+  return proxies;
 }
 
 // A plan of faults that the software NIC has would do nothing where no peer is reached by a NIC,
@@ -215,7 +219,7 @@ void Services::take_messages() {
 
 NicServices::NicServices(JobMembership& job, MemoryFabric& fabric)
     : doorbells(doorbells_for(job, fabric)),
-      proxies(proxies_for(fabric.ways)),
+      proxies(proxies_for(job, fabric)),
       link_tester(job.group, *fabric.ways.rails, fabric.tables->windows.heap_keys(),
                   fabric.heap.backing(),
                   fabric.heap.offset_of(

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "base/patience.h"
+#include "host/transport/connection.h"
 
 namespace peal {
 namespace {
@@ -17,7 +18,18 @@ constexpr uint32_t kOwnRequests = 2;
 
 }  // namespace
 
-Proxy::Proxy() : thread_([this] { run(); }) {}
+Proxy::Proxy(const IbgdaNic& nic, bool flushes) {
+  if (flushes) {
+    constexpr size_t kPage = 4096;
+    flushed_.emplace(queue_memory(nic.gpu, kPage));
+    flushes_.emplace(nic.device, nic.domain,
+                     memory_of(nic.gpu, flushed_->address(), flushed_->bytes()), [&](uint32_t qpn) {
+                       const Endpoint end = endpoint_of(nic.device, qpn);
+                       return path_to(nic.device, end, end);
+                     });
+  }
+  thread_ = std::thread([this] { run(); });
+}
 
 Proxy::~Proxy() {
   stop_.store(true, std::memory_order_relaxed);
@@ -51,7 +63,7 @@ void Proxy::run() {
 ProxyEnd::ProxyEnd(const IbgdaNic& nic, Proxy& proxy, const nic::CarriedMemory& memory)
     : nic_(nic.device, nic.domain, memory.layout.depth + kOwnRequests),
       proxy_(proxy),
-      queue_(nic::carry(nic_, memory)) {
+      queue_(nic::carry(nic_, memory, proxy.flushes())) {
   proxy_.add(*queue_);
 }
 

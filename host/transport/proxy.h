@@ -7,11 +7,13 @@
 #include <atomic>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "base/busy_list.h"
 #include "base/visited_mutex.h"
 #include "host/nic/carried_queue.h"
+#include "host/nic/flush_reads.h"
 #include "host/nic/queue_end.h"
 #include "host/nic/verbs_queue.h"
 #include "host/transport/ibgda.h"
@@ -21,7 +23,9 @@ namespace peal {
 /// Owns the thread. Outlives the queues that it serves.
 class Proxy {
  public:
-  Proxy();
+  /// `flushes`: DUMPs of kernels are READs of memory of theirs through the NIC (flush_reads.h).
+  /// Throws as FlushReads does.
+  Proxy(const IbgdaNic& nic, bool flushes);
   ~Proxy();
   Proxy(const Proxy&) = delete;
   Proxy& operator=(const Proxy&) = delete;
@@ -30,6 +34,9 @@ class Proxy {
   /// more. Thread-safe.
   void add(nic::CarriedQueue& queue);
   void remove(nic::CarriedQueue& queue);
+
+  /// Null without flushes. For the thread alone.
+  nic::FlushReads* flushes() { return flushes_ ? &*flushes_ : nullptr; }
 
   /// Runs `body` while the thread stands still.
   template <class Body>
@@ -41,6 +48,8 @@ class Proxy {
  private:
   void run();
 
+  std::optional<Backing> flushed_;  // memory of the kernels
+  std::optional<nic::FlushReads> flushes_;
   VisitedMutex mutex_;
   std::atomic<bool> stop_{false};
   BusyList<nic::CarriedQueue*> queues_;

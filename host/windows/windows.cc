@@ -69,14 +69,21 @@ void Windows::keep_wanted(PeerMemory& memory, const std::vector<WindowRequest>& 
   }
 }
 
+// On a GPU that shares the CPU's page tables (NVLink-C2C) a CPU hears of a completion by another
+// path than the one that the data takes over PCIe: NCCL flushes there, too (ncclTopoNeedFlush).
+bool must_flush(const Gpu* gpu, GetFlush asked, bool by_cpu) {
+  if (asked != GetFlush::kAuto) return asked == GetFlush::kDump;
+  if (gpu == nullptr) return false;
+  return !gpu->orders_writes() || (by_cpu && gpu->attribute(cuda::kUsesHostPageTables) != 0);
+}
+
 // Completions lie in the memory of the kernels' GPU, and vouch for what lies there too, if that GPU
 // shows writes in order. A thread that posts for kernels polls in memory of the host, as a CPU
-// does: nothing is dumped there, whatever PEAL_GET_FLUSH says.
+// does: that vouches for memory of the host.
 bool Windows::must_dump(bool far) const {
-  const std::shared_ptr<Gpu>& gpu = transports_.gpu;
-  if (transports_.routes.by_nic() == Route::kProxy) return false;
-  if (transports_.get_flush != GetFlush::kAuto) return transports_.get_flush == GetFlush::kDump;
-  return gpu && (far || !gpu->orders_writes());
+  const bool by_cpu = transports_.routes.by_nic() == Route::kProxy;
+  if (far && transports_.get_flush == GetFlush::kAuto) return !by_cpu;
+  return must_flush(transports_.gpu.get(), transports_.get_flush, by_cpu);
 }
 
 Window Windows::window_of(const Range& range, const RailKeys& lkeys) const {

@@ -42,6 +42,10 @@ struct WindowTransports {
   const Log* info = nullptr;  // where each window of add_everywhere() is described, if anywhere
 };
 
+/// Whether what a NIC has fetched into memory of the kernels has to be flushed behind its
+/// completion. `gpu` is theirs, or null; `by_cpu`: a CPU hears of the completion.
+bool must_flush(const Gpu* gpu, GetFlush asked, bool by_cpu);
+
 class Windows {
  public:
   /// The heap of this PE, and all PEs' as they are mapped here, if some transport wants that.

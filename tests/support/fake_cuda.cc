@@ -494,6 +494,7 @@ Result cuDeviceGetAttribute(int* value, int what, Device) {
   *value = what == kDmaBufSupported ? state.dma_buf : 1;
   if (what == kVirtualMemory || what == kPosixDescriptors) *value = state.virtual_memory;
   if (what == kWritesOrdering) *value = state.writes_ordering;
+  if (what == kUsesHostPageTables) *value = state.host_page_tables;
   return refusal("cuDeviceGetAttribute");
 }
 }  // extern "C"

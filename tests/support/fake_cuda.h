@@ -25,6 +25,7 @@ struct FakeCuda {
   std::map<std::string, int> refuse;  // symbol -> error
   bool dma_buf = true;                // the driver's open modules
   int writes_ordering = 100;          // of what NICs write: for its own kernels
+  bool host_page_tables = false;      // shared with the CPU, as over NVLink-C2C
   bool io_memory = true;              // host memory counts as another device's registers
   bool capturing = false;             // what streams say of themselves
   bool lose_writes = false;           // of words by streams, as one that has failed

@@ -8,6 +8,7 @@
 
 #include "device/base/order.h"
 #include "device/mlx5/key.h"
+#include "host/base/exception.h"
 
 namespace peal {
 namespace {
@@ -50,8 +51,10 @@ struct ProxyQueue::Batch {
   size_t count = 0;
 };
 
-ProxyQueue::ProxyQueue(nic::VerbsQueue& nic, const nic::CarriedMemory& memory)
+ProxyQueue::ProxyQueue(nic::VerbsQueue& nic, const nic::CarriedMemory& memory,
+                       nic::FlushReads* flushes)
     : nic_(nic),
+      flushes_(flushes),
       record_(
           reinterpret_cast<const mlx5::DoorbellRecord*>(memory.begin + memory.layout.doorbell())),
       cqe_(reinterpret_cast<mlx5::Cqe*>(memory.begin + memory.layout.cqe())),
@@ -74,6 +77,8 @@ bool ProxyQueue::advance() {
   switch (state_) {
     case State::kRunning:
       return take() || worked;
+    case State::kFlushing:
+      return end_flush() || worked;
     case State::kFailing:
       if (!drained()) return worked;
       fail(next_, fault_opcode_, fault_);
@@ -165,6 +170,9 @@ bool ProxyQueue::admit(Batch& batch, ProxyWork& work) {
   }
   if (work.fence == mlx5::Fence::kStrong && (batch.count != 0 || !drained())) return false;
   if (work.kind == WorkKind::kMasked) return batch.count == 0 && begin_masked(work);
+  if (work.opcode == mlx5::Opcode::kDump && flushes_ != nullptr) {
+    return batch.count == 0 && begin_flush(work);
+  }
   add(work, batch);
   next_ += work.blocks;
   return true;
@@ -221,6 +229,35 @@ bool ProxyQueue::drained() {
   next_request(batch, {next_, mlx5::Opcode::kNop, false}).signalled = true;
   post(batch);  // the same again if it was not taken
   return false;
+}
+
+/// Behind the completions of all before it. Never lets the entry behind it be taken in the same
+/// turn.
+bool ProxyQueue::begin_flush(const ProxyWork& work) {
+  if (!drained()) return false;
+  work_ = work;
+  try {
+    const auto begun = flushes_->begin();
+    if (!begun) return false;
+    flush_ = *begun;
+    state_ = State::kFlushing;
+  } catch (const Error&) {
+    fail_when_drained(work.opcode, Syndrome::kTransportRetryExceeded);
+  }
+  return false;
+}
+
+bool ProxyQueue::end_flush() {
+  const auto syndrome = flushes_->ended(flush_);
+  if (!syndrome) return false;
+  if (*syndrome != 0) {
+    fail_when_drained(work_.opcode, static_cast<Syndrome>(*syndrome));
+    return true;
+  }
+  if (work_.reports) write_cqe(next_, work_.opcode, mlx5::CqeOpcode::kRequester);
+  next_ += work_.blocks;
+  state_ = State::kRunning;
+  return true;
 }
 
 LandingCell* ProxyQueue::cell_of(const ProxyWork& work) const {
@@ -317,8 +354,9 @@ void ProxyQueue::write_cqe(uint64_t index, mlx5::Opcode opcode, mlx5::CqeOpcode 
       reinterpret_cast<uint64_t*>(&cqe_->opcode_qpn), pair(tag, last));
 }
 
-std::unique_ptr<nic::CarriedQueue> nic::carry(VerbsQueue& nic, const CarriedMemory& memory) {
-  return std::make_unique<ProxyQueue>(nic, memory);
+std::unique_ptr<nic::CarriedQueue> nic::carry(VerbsQueue& nic, const CarriedMemory& memory,
+                                              FlushReads* flushes) {
+  return std::make_unique<ProxyQueue>(nic, memory, flushes);
 }
 
 }  // namespace peal

@@ -5,8 +5,9 @@
 //   kernels: ring, doorbell record  ->  decode -> VerbsQueue -> NIC
 //   kernels: CQE, landing cells     <-  report <- VerbsQueue <-
 //
-// In order, always: an entry that takes more than one request of the NIC (a masked atomic) holds up
-// those behind it. The first error ends all; its CQE stays, so that it is its cause kernels see.
+// In order, always: an entry that takes more than one request of the NIC (a masked atomic, a DUMP)
+// holds up those behind it. The first error ends all; its CQE stays, so that it is its cause
+// kernels see.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +24,7 @@ namespace peal {
 /// Belongs to one thread at a time.
 class ProxyQueue final : public nic::CarriedQueue {
  public:
-  ProxyQueue(nic::VerbsQueue& nic, const nic::CarriedMemory& memory);
+  ProxyQueue(nic::VerbsQueue& nic, const nic::CarriedMemory& memory, nic::FlushReads* flushes);
 
   void start() override;
   void stop() override { state_ = State::kStopped; }
@@ -31,7 +32,7 @@ class ProxyQueue final : public nic::CarriedQueue {
   bool busy() const override;
 
  private:
-  enum class State : uint8_t { kStopped, kRunning, kMasked, kFailing, kFailed };
+  enum class State : uint8_t { kStopped, kRunning, kMasked, kFlushing, kFailing, kFailed };
   static constexpr size_t kBatch = nic::VerbsQueue::kBatch;
 
   // What is known of a request until its completion came.
@@ -54,6 +55,9 @@ class ProxyQueue final : public nic::CarriedQueue {
   int post(const Batch& batch);
   bool drained();
 
+  bool begin_flush(const ProxyWork& work);
+  bool end_flush();
+
   bool begin_masked(const ProxyWork& work);
   bool try_masked();
   void finish_masked(uint64_t found);
@@ -64,6 +68,7 @@ class ProxyQueue final : public nic::CarriedQueue {
   void write_cqe(uint64_t index, mlx5::Opcode opcode, mlx5::CqeOpcode kind);
 
   nic::VerbsQueue& nic_;
+  nic::FlushReads* const flushes_;  // null: completions vouch for what was fetched
   const mlx5::DoorbellRecord* record_;
   mlx5::Cqe* cqe_;
   LandingCell* landing_;      // kLandingCells, the sink, and one that is the proxy's own
@@ -78,8 +83,9 @@ class ProxyQueue final : public nic::CarriedQueue {
   uint64_t done_ = 0;         // of those, complete
   uint64_t cqes_ = 0;         // written
   std::vector<Sent> window_;  // by request, modulo its size
-  // The masked atomic under way; the error that waits for what is before it.
+  // The masked atomic or flush under way; the error that waits for what is before it.
   ProxyWork work_;
+  uint64_t flush_ = 0;
   uint64_t guess_ = 0;
   uint64_t last_word_ = ~uint64_t{0};  // where the last one was, and what it left there
   uint32_t last_rkey_ = 0;
