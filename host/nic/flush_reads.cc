@@ -24,16 +24,16 @@ FlushReads::FlushReads(const Device& device, const ProtectionDomain& domain, con
   connect();
 }
 
-void FlushReads::connect() {
-  queue_.connect({.qpn = queue_.number(), .path = path_}, 0);
-  failed_ = 0;
-}
+void FlushReads::connect() { queue_.connect({.qpn = queue_.number(), .path = path_}, 0); }
 
 std::optional<uint64_t> FlushReads::begin() {
-  if (failed_ != 0) {
+  poll();
+  if (broken_) {
     queue_.to_reset();
+    failed_.last = begun_;  // those under way are dropped, and have not read
     ended_ = begun_;
     connect();
+    broken_ = false;
   }
   if (begun_ - ended_ >= queue_.capacity()) return std::nullopt;
   const auto address = MemoryRegion::first_offset(reinterpret_cast<std::byte*>(&landing_));
@@ -55,16 +55,20 @@ std::optional<uint64_t> FlushReads::begin() {
   fail_errno(error, "ibv_post_send of a READ behind fetched data");
 }
 
-std::optional<uint8_t> FlushReads::ended(uint64_t number) {
+void FlushReads::poll() {
   std::array<SendCompletion, VerbsQueue::kBatch> completions;
   const size_t count = queue_.poll(completions);
   for (size_t i = 0; i < count; ++i) {
     ended_ = completions[i].id;
-    if (completions[i].syndrome == 0 || failed_ != 0) continue;
-    failed_ = completions[i].id;
-    syndrome_ = completions[i].syndrome;
+    if (completions[i].syndrome == 0 || broken_) continue;
+    broken_ = true;
+    failed_ = {completions[i].id, ~uint64_t{0}, completions[i].syndrome};
   }
-  if (failed_ != 0 && number >= failed_) return syndrome_;
+}
+
+std::optional<uint8_t> FlushReads::ended(uint64_t number) {
+  poll();
+  if (number >= failed_.first && number <= failed_.last) return failed_.syndrome;
   return number <= ended_ ? std::optional<uint8_t>(0) : std::nullopt;
 }
 

@@ -40,7 +40,14 @@ class FlushReads {
   std::optional<uint8_t> ended(uint64_t number);
 
  private:
+  /// The last that failed, all in a row; none: `first` is never reached.
+  struct Failed {
+    uint64_t first = ~uint64_t{0};
+    uint64_t last = 0;
+    uint8_t syndrome = 0;
+  };
   void connect();
+  void poll();
 
   uint64_t landing_ = 0;
   const MemoryRegion from_;
@@ -49,8 +56,8 @@ class FlushReads {
   const Path path_;
   uint64_t begun_ = 0;
   uint64_t ended_ = 0;
-  uint64_t failed_ = 0;  // the first of those that failed since it was connected; 0: none
-  uint8_t syndrome_ = 0;
+  Failed failed_;
+  bool broken_ = false;  // the queue pair is in error
   const uint64_t from_address_;
 };
 

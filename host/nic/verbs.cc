@@ -142,7 +142,7 @@ VerbsLibrary::SoftwareFabric VerbsLibrary::software_fabric(ibv_context* context)
 
 void VerbsLibrary::keep_software_on_cpu(ibv_context* context) const {
   if (keep_on_cpu_ == nullptr || keep_on_cpu_(context) == 0) return;
-  fail(ErrorCode::kUnsupported, "PEAL_TRANSPORT=proxy: {}", software_reason());
+  fail(ErrorCode::kUnsupported, "a CPU cannot post to the software NIC: {}", software_reason());
 }
 
 DeviceList::DeviceList(const VerbsLibrary& library) : library_(library) {

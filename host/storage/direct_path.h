@@ -50,9 +50,7 @@ class DirectPath {
   /// again.
   bool move(const Transfer& transfer);
 
-  /// Registers the whole of it, where the library takes it.
-  void prepare(const MemoryRange& memory);
-  /// Ends that of what begins there.
+  /// Ends the registration of what begins there.
   void forget(const std::byte* whole);
 
   std::string describe() const;
@@ -62,6 +60,8 @@ class DirectPath {
     size_t bytes;
     std::string why_not;  // empty: it is
   };
+  /// Registers the whole of it, where the library takes it.
+  void prepare(const MemoryRange& memory);
   void release(const std::byte* base, const Registered& registered);
   std::string move_pieces(const Transfer& transfer, const cufile::FileHandle& handle) const;
 

@@ -2,6 +2,7 @@
 #include "host/storage/staging.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "host/memory/backing_cuda.h"
@@ -19,18 +20,26 @@ struct AllowsOnLeaving {
   }
 };
 
+/// Whole blocks for a piece that begins anywhere in one. A power of two, so that sets are used
+/// again.
+size_t bytes_of_buffer(size_t piece) {
+  return std::bit_ceil((piece + kBlock - 1) / kBlock * kBlock) + kBlock;
+}
+
 }  // namespace
 
-Backing StagingPool::take() {
+Backing StagingPool::take(size_t bytes) {
   {
     const std::lock_guard lock(mutex_);
-    if (!free_.empty()) {
-      Backing taken = std::move(free_.back());
-      free_.pop_back();
+    const auto found =
+        std::ranges::find_if(free_, [&](const Backing& one) { return one.bytes() >= bytes; });
+    if (found != free_.end()) {
+      Backing taken = std::move(*found);
+      free_.erase(found);
       return taken;
     }
   }
-  return make_pinned_backing(gpu_, buffers_ * buffer_bytes(), "peal-storage");
+  return make_pinned_backing(gpu_, bytes, "peal-storage");
 }
 
 void StagingPool::give_back(Backing set) {
@@ -43,12 +52,13 @@ Staging::Staging(StagingPool& pool, uint64_t offset, const MemoryRange& memory)
       offset_(offset),
       memory_(memory),
       pieces_(offset, memory.bytes, pool.piece_bytes()),
-      set_(pool.take()) {}
+      buffer_bytes_(bytes_of_buffer(std::min(memory.bytes, pool.piece_bytes()))),
+      set_(pool.take(std::clamp<size_t>(pieces_.count(), 1, pool.buffers()) * buffer_bytes_)) {}
 
 /// Aligned as the piece is in the file.
 std::byte* Staging::buffer_of(const FileRange& piece) const {
   const size_t skew = (offset_ + piece.at) % kBlock;
-  return set_.address() + piece.index % pool_.buffers() * pool_.buffer_bytes() + skew;
+  return set_.address() + piece.index % pool_.buffers() * buffer_bytes_ + skew;
 }
 
 std::vector<Copy> Staging::copies(bool reading) const {

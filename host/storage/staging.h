@@ -23,11 +23,11 @@
 
 namespace peal::storage {
 
-/// Sets of pinned buffers, each for one transfer at a time. Sets are made when none is free, and
-/// kept: pinning and unpinning may wait for the GPU. Thread-safe.
+/// Sets of pinned buffers, each for one transfer at a time. One is made when none that is free is
+/// large enough, and kept: pinning and unpinning may wait for the GPU. Thread-safe.
 class StagingPool {
  public:
-  /// `buffers` in a set, each with room for `piece_bytes` aligned as any file.
+  /// Transfers in pieces of `piece_bytes`, by `buffers` buffers.
   StagingPool(std::shared_ptr<Gpu> gpu, size_t buffers, size_t piece_bytes)
       : gpu_(std::move(gpu)), buffers_(buffers), piece_bytes_(piece_bytes) {}
 
@@ -36,9 +36,8 @@ class StagingPool {
 
  private:
   friend class Staging;
-  Backing take();
+  Backing take(size_t bytes);
   void give_back(Backing set);
-  size_t buffer_bytes() const { return piece_bytes_ + kBlock; }
 
   const std::shared_ptr<Gpu> gpu_;
   const size_t buffers_;
@@ -72,6 +71,7 @@ class Staging {
   const uint64_t offset_;  // in the file
   const MemoryRange memory_;
   const FileRanges pieces_;
+  const size_t buffer_bytes_;  // a piece, aligned as the file
   Backing set_;
 };
 

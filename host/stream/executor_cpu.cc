@@ -38,18 +38,11 @@ class CpuMark : public StreamMark {
   const simt::Mark mark_;
 };
 
-/// Made where they are allowed.
-class CopiesAtOnce : public StreamCopies {
+/// Of a task without copies: a CPU's streams have none to make, for its threads reach all memory.
+class NoCopies : public StreamCopies {
  public:
-  explicit CopiesAtOnce(const std::vector<Copy>& copies) : copies_(copies) {}
-  void allow(size_t index) override {
-    const Copy& copy = copies_[index];
-    std::memmove(copy.to, copy.from, copy.bytes);
-  }
+  void allow(size_t) override {}
   void wait(size_t) override {}
-
- private:
-  const std::vector<Copy>& copies_;
 };
 
 class CpuExecutor : public Executor {
@@ -83,9 +76,13 @@ class CpuExecutor : public Executor {
   }
 
   void host_work(HostTask task, void* stream) override {
-    stream_at(stream).add([task = std::move(task)] {
-      CopiesAtOnce copies(task.copies);
-      task.work(copies);
+    if (!task.copies.empty()) {
+      fail(ErrorCode::kInvalidArgument, "host_work: {} copies, and the stream is a CPU's",
+           task.copies.size());
+    }
+    stream_at(stream).add([work = std::move(task.work)] {
+      NoCopies none;
+      work(none);
     });
   }
 

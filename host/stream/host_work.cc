@@ -128,9 +128,9 @@ void HostWork::write(const uint64_t* word, uint64_t value, void* stream) const {
              device_address(word), value, kWriteBehindAll);
 }
 
-// By a wait for what the word has: before there is a thread that would do the work all the same.
+// By a wait that is over at once: before there is a thread that would do the work all the same.
 void HostWork::refuse_unless_waits(const Pass& pass, void* stream) const {
-  const cuda::Result result = wait(pass.word, pass.first - 1, stream);
+  const cuda::Result result = wait(pass.word, 0, stream);
   if (result == cuda::kNotSupported) {
     fail(ErrorCode::kUnsupported,
          "streams of GPU {} cannot wait for memory (cuStreamWaitValue64), which files on a stream "
@@ -166,9 +166,20 @@ void HostWork::add(HostTask task, void* stream,
   job.enqueued = true;
 }
 
-HostWork::Job& HostWork::start(std::unique_ptr<Job> made) {
+/// Those that are over, to be destroyed without the lock: that calls CUDA.
+std::list<std::unique_ptr<HostWork::Job>> HostWork::take_ended() {
   const std::lock_guard lock(mutex_);
-  std::erase_if(jobs_, [](const auto& one) { return one->done && one->enqueued; });
+  std::list<std::unique_ptr<Job>> ended;
+  for (auto at = jobs_.begin(); at != jobs_.end();) {
+    const auto one = at++;
+    if ((*one)->done && (*one)->enqueued && !(*one)->failed) ended.splice(ended.end(), jobs_, one);
+  }
+  return ended;
+}
+
+HostWork::Job& HostWork::start(std::unique_ptr<Job> made) {
+  take_ended().clear();
+  const std::lock_guard lock(mutex_);
   Job& job = *jobs_.emplace_back(std::move(made));
   try {
     job.thread = std::jthread([this, &job] { run(job); });
@@ -200,9 +211,11 @@ void HostWork::run(Job& job) {
   if (job.passes(job.begin, 0)) job.work(job);
   for (size_t i = 0; i < job.buffers; ++i) job.open(job.allowed[i], job.rounds(i) - 1);
   for (size_t i = 0; i < job.buffers; ++i) job.passes(job.made[i], job.rounds(i) - 1);
-  job.work = nullptr;
-  const std::lock_guard lock(mutex_);
+  // A failed stream may still make copies: what they use stays until the end.
+  if (!job.failed) job.work = nullptr;
+  // Before the lock: who holds it may be in a call of CUDA's that waits for this stream.
   job.open(job.end, 0);
+  const std::lock_guard lock(mutex_);
   give_back(job);
   job.done = true;
 }

@@ -65,6 +65,7 @@ class HostWork {
   cuda::Result wait(const uint64_t* word, uint64_t value, void* stream) const;
   void write(const uint64_t* word, uint64_t value, void* stream) const;
   void refuse_unless_waits(const Pass& pass, void* stream) const;
+  std::list<std::unique_ptr<Job>> take_ended();
   Job& start(std::unique_ptr<Job> made);
   void enqueue(const Job& job, const std::vector<Copy>& copies, void* stream) const;
   void run(Job& job);

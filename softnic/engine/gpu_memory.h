@@ -3,8 +3,7 @@
 // A GPU's memory as the engine on a CPU has it: registered like the host's, but moved by the
 // GPU's copy engines, since no CPU loads or stores it.
 //
-//   Key::memory   address | kGpuMark    where the engine meets it, it copies by the process's
-//   copier
+//   Key::memory   address | kGpuMark    the engine copies by the process's copier where it meets it
 //
 // The mark is a bit that no address of a process has: what is added to a marked address stays
 // marked, and code that forgets the mark faults instead of reading something else. The engine on a
@@ -22,9 +21,9 @@ namespace peal::softnic {
 class GpuCopier {
  public:
   virtual ~GpuCopier() = default;
-  /// Comes behind all copies before it, and is complete on return, but where `more` follows at
-  /// once: then when that is. What cannot be copied is told once on stderr, and the bytes stay as
-  /// they were.
+  /// Addresses as the engine has them. Comes behind all copies before it, and is complete on
+  /// return, but where `more` follows at once: then when that is. What cannot be copied is told
+  /// once on stderr, and the bytes stay as they were.
   virtual void copy(void* to, const void* from, size_t bytes, bool more) = 0;
 };
 
@@ -53,7 +52,7 @@ inline std::byte* without_mark(const void* address) {
 }
 
 inline void copy_by_gpu(void* to, const void* from, size_t bytes, bool more = false) {
-  gpu_copier->copy(without_mark(to), without_mark(from), bytes, more);
+  gpu_copier->copy(to, from, bytes, more);
 }
 
 #endif

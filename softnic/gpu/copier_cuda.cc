@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "softnic/gpu/copier_cuda.h"
 
+#include <unistd.h>
+
+#include <atomic>
 #include <cstdio>
 #include <string>
 
@@ -11,6 +14,7 @@ namespace peal::softnic::gpu {
 namespace {
 
 constexpr unsigned kNonBlocking = 1;  // CU_STREAM_NON_BLOCKING
+constexpr int kRelaxedCapture = 2;    // CU_STREAM_CAPTURE_MODE_RELAXED
 constexpr Result kNoDriver = 4;       // CUDA_ERROR_DEINITIALIZED: the process ends
 
 struct CopyDriver {
@@ -22,7 +26,11 @@ struct CopyDriver {
   Result (*create_stream)(void**, unsigned) = library["cuStreamCreate"];
   Result (*destroy_stream)(void*) = library["cuStreamDestroy_v2"];
   Result (*wait)(void*) = library["cuStreamSynchronize"];
-  Result (*copy)(DevicePointer, DevicePointer, size_t, void*) = library["cuMemcpyAsync"];
+  Result (*to_gpu)(DevicePointer, const void*, size_t, void*) = library["cuMemcpyHtoDAsync_v2"];
+  Result (*from_gpu)(void*, DevicePointer, size_t, void*) = library["cuMemcpyDtoHAsync_v2"];
+  Result (*within_gpus)(DevicePointer, DevicePointer, size_t,
+                        void*) = library["cuMemcpyDtoDAsync_v2"];
+  Result (*capture_mode)(int*) = library["cuThreadExchangeStreamCaptureMode"];
   Result (*error_string)(Result, const char**) = library["cuGetErrorString"];
 };
 
@@ -36,6 +44,7 @@ class CudaCopier : public GpuCopier {
     require(made, "cuStreamCreate");
   }
   ~CudaCopier() override {
+    if (getpid() != owner_) return;  // a child of fork(), whose driver may be locked for ever
     within([&] { return driver_.destroy_stream(stream_); });
     driver_.release_context(device_);
   }
@@ -43,18 +52,31 @@ class CudaCopier : public GpuCopier {
   void copy(void* to, const void* from, size_t bytes, bool more) override {
     if (bytes == 0) return;
     const Result result = within([&] {
-      const Result given = driver_.copy(device_pointer(to), device_pointer(from), bytes, stream_);
-      return given == kSuccess && !more ? driver_.wait(stream_) : given;
+      // A graph that another thread captures is none of this one's affair.
+      int mode = kRelaxedCapture;
+      driver_.capture_mode(&mode);
+      const Result given = enqueue(to, from, bytes);
+      const Result done = given == kSuccess && !more ? driver_.wait(stream_) : given;
+      driver_.capture_mode(&mode);
+      return done;
     });
-    if (result == kSuccess || told_ || result == kNoDriver) return;
-    told_ = true;
+    if (result == kSuccess || result == kNoDriver || told_.exchange(true)) return;
     std::fprintf(stderr,
-                 "softnic: a copy of %zu bytes of a GPU's memory failed (cuMemcpyAsync: %s): what "
+                 "softnic: a copy of %zu bytes of a GPU's memory failed (%s): what "
                  "is sent from there and written there is lost\n",
                  bytes, text_of(result));
   }
 
  private:
+  /// By the call that says which side is a GPU's: of memory that is no longer there the driver
+  /// would have to guess, and may take it for the host's.
+  Result enqueue(void* to, const void* from, size_t bytes) const {
+    std::byte* const target = without_mark(to);
+    std::byte* const source = without_mark(from);
+    if (!in_gpu(from)) return driver_.to_gpu(device_pointer(target), source, bytes, stream_);
+    if (!in_gpu(to)) return driver_.from_gpu(target, device_pointer(source), bytes, stream_);
+    return driver_.within_gpus(device_pointer(target), device_pointer(source), bytes, stream_);
+  }
   template <class Body>
   Result within(const Body& body) const {
     const Result entered = driver_.push_context(context_);
@@ -78,7 +100,8 @@ class CudaCopier : public GpuCopier {
   const int device_;
   void* context_ = nullptr;
   void* stream_ = nullptr;
-  bool told_ = false;
+  const pid_t owner_ = getpid();
+  std::atomic<bool> told_ = false;  // by the engine of any NIC
 };
 
 }  // namespace

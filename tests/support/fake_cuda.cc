@@ -279,14 +279,14 @@ Result cuStreamIsCapturing(Stream, int* status) {
 }
 Result cuStreamWriteValue64_v2(Stream, Address to, uint64_t value, unsigned) {
   FAKE_ENTER_CONTEXT("cuStreamWriteValue64");
-  if (!state.lose_writes) transfer(to, reinterpret_cast<Address>(&value), sizeof(value));
+  if (!state.stream_fails) transfer(to, reinterpret_cast<Address>(&value), sizeof(value));
   return kSuccess;
 }
 // Whoever gives it to the stream waits: another thread has to store the word.
 Result cuStreamWaitValue64_v2(Stream, Address at, uint64_t value, unsigned flags) {
   {
     FAKE_ENTER_CONTEXT("cuStreamWaitValue64");
-    if (flags != 0) return mistake(kInvalidValue);
+    if (flags != 0 || state.stream_fails) return flags != 0 ? mistake(kInvalidValue) : kSuccess;
     ++state.waits;
     ++state.waiting;
   }
@@ -409,12 +409,12 @@ Result cuIpcCloseMemHandle(Address address) {
   return kSuccess;
 }
 Result cuMemHostAlloc(void** address, size_t bytes, unsigned flags) {
+  await_streams();
   FAKE_ENTER_CONTEXT("cuMemHostAlloc");
   if (flags != (kHostPortable | kHostDeviceMap)) return mistake(kInvalidValue);
   *address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (*address == MAP_FAILED) return kOutOfMemory;
-  pinned[*address] = bytes;
-  host_bytes[*address] = bytes;
+  pinned[*address] = host_bytes[*address] = bytes;
   ++state.live;
   return kSuccess;
 }

@@ -28,7 +28,8 @@ struct FakeCuda {
   bool host_page_tables = false;      // shared with the CPU, as over NVLink-C2C
   bool io_memory = true;              // host memory counts as another device's registers
   bool capturing = false;             // what streams say of themselves
-  bool lose_writes = false;           // of words by streams, as one that has failed
+  bool pins_wait = false;             // memory is pinned when no stream waits for a word
+  bool stream_fails = false;          // takes writes and waits for words, and does neither
   int visible_from = 0;               // GPUs below this are hidden: index 0 is the first visible
   bool virtual_memory = true;         // cuMemCreate and what goes with it
   bool fabric = false;                // and handles for other hosts, as a daemon gives them out
@@ -38,6 +39,7 @@ struct FakeCuda {
   std::atomic<int> copies{0};           //
   std::atomic<int> waits{0};            // of streams for words
   std::atomic<int> waiting{0};          // those under way
+  std::atomic<int> pinning{0};          // calls that wait so
   std::atomic<int> beside_waits{0};     // calls while a stream waited: a driver's might not return
   std::atomic<int> mappings{0};         // of other processes' memory
   std::atomic<unsigned> host_flags{0};  // of the last range that was registered

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "tests/support/fake_cuda_state.h"
 
@@ -266,6 +267,25 @@ Result cuMemGetHandleForAddressRange(void* handle, Address address, size_t bytes
   if (calls_may_lag(allocation)) ++state.lagging;
   ++state.exported;
   return fd < 0 ? kInvalidValue : kSuccess;
+}
+
+// Copies whose callers say which side is the GPU's. (fake_cuda.cc)
+Result cuMemcpyAsync(Address to, Address from, size_t bytes, Stream which);
+Result cuMemcpyHtoDAsync_v2(Address to, const void* from, size_t bytes, Stream which) {
+  if (around(to) == allocations.end()) return mistake(kInvalidValue);
+  return cuMemcpyAsync(to, reinterpret_cast<Address>(from), bytes, which);
+}
+Result cuMemcpyDtoHAsync_v2(void* to, Address from, size_t bytes, Stream which) {
+  if (around(from) == allocations.end()) return mistake(kInvalidValue);
+  return cuMemcpyAsync(reinterpret_cast<Address>(to), from, bytes, which);
+}
+Result cuMemcpyDtoDAsync_v2(Address to, Address from, size_t bytes, Stream which) {
+  return cuMemcpyAsync(to, from, bytes, which);
+}
+Result cuThreadExchangeStreamCaptureMode(int* mode) {
+  thread_local int now = 0;  // CU_STREAM_CAPTURE_MODE_GLOBAL
+  std::swap(*mode, now);
+  return kSuccess;
 }
 
 }  // extern "C"

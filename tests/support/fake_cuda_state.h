@@ -4,6 +4,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/stat.h>
 
 #include <cstddef>
@@ -55,6 +56,11 @@ inline uint64_t next_id() {
 }
 
 Result refusal(const char* symbol);
+inline void await_streams() {
+  ++state.pinning;
+  while (state.pins_wait && state.waiting > 0) ::sched_yield();
+  --state.pinning;
+}
 Result mistake(Result result);
 int current_device();  // -1: no context is current
 /// A synchronous call on it may return before it is done.

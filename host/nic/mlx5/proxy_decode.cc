@@ -160,7 +160,7 @@ Syndrome read_body(const Lines& lines, uint32_t units, uint8_t opmod, ProxyWork&
   switch (work.opcode) {
     case Opcode::kNop:
       return Syndrome::kNone;
-    case Opcode::kDump:  // the completion of a CPU's work request says as much
+    case Opcode::kDump:  // ProxyQueue knows what that takes
       return units == 2 ? read_data(lines, 1, work) : Syndrome::kLocalQpOperation;
     case Opcode::kRdmaWrite:
     case Opcode::kRdmaRead:

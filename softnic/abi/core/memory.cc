@@ -2,9 +2,9 @@
 //
 // Protection domains, registrations, umems and UAR pages.
 //
-// An engine on the CPU reads and writes memory with CPU instructions, so memory that the CPU cannot
-// reach is refused the way a kernel refuses memory it cannot pin: EFAULT. An engine on a GPU takes
-// a GPU's memory and no other.
+// An engine on the CPU reads and writes memory with CPU instructions, and has data in a GPU's
+// memory copied; what neither reaches is refused the way a kernel refuses memory it cannot pin:
+// EFAULT. An engine on a GPU takes a GPU's memory and no other.
 #include "softnic/abi/core/memory.h"
 
 #include <fcntl.h>

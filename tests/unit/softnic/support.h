@@ -182,7 +182,7 @@ class Cq {
 /// it but by this copier faults.
 struct HostCopier : GpuCopier {
   void copy(void* to, const void* from, size_t bytes, bool) override {
-    place(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
+    place(without_mark(to), without_mark(from), bytes);
   }
 };
 

@@ -9,6 +9,7 @@
 #include <memory>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "host/memory/gpu.h"
 #include "host/stream/executor.h"
@@ -93,13 +94,11 @@ TEST_F(HostWorkOnGpu, IsRefusedWhereStreamsCannotWait) {
 // Words of a stream that has failed never come, and the mark of its end says so.
 TEST_F(HostWorkOnGpu, IsLeftOutWhereTheStreamHasFailed) {
   bool done = false;
-  fake_.lose_writes = true;
+  fake_.stream_fails = true;
   fake_.refuse["cuEventSynchronize"] = fake_.refuse["cuStreamQuery"] = 719;
-  std::thread given([&] {  // this stream waits where it is given the wait
-    executor_->host_work({[&](StreamCopies&) { done = true; }}, executor_->own_stream());
-  });
+  executor_->host_work({[&](StreamCopies&) { done = true; }}, executor_->own_stream());
   executor_.reset();
-  given.join();
+  fake_.stream_fails = false;
   EXPECT_FALSE(done);
 }
 
@@ -140,6 +139,33 @@ TEST_F(HostWorkOnGpu, MakesTheCopiesThatWereNotAllowedAtItsEnd) {
   for (uint64_t& one : to) task.copies.push_back({&one, &from, sizeof(from)});
   executor_->host_work(std::move(task), executor_->own_stream());
   for (const uint64_t one : to) EXPECT_EQ(one, 5u);
+}
+
+// Hazard: whoever pins a page of words, which waits for the streams, holds a lock that the work's
+// end wants.
+TEST_F(HostWorkOnGpu, EndsWhileAnotherWaitsForPinnedMemory) {
+  std::atomic<bool> go = false;
+  void* const stream = executor_->own_stream();
+  std::thread first([&] {
+    executor_->host_work({[&](StreamCopies&) {
+                           while (!go) std::this_thread::yield();
+                         }},
+                         stream);
+  });
+  while (fake_.waiting == 0) std::this_thread::yield();
+  fake_.pins_wait = true;
+  std::thread second([&] {
+    uint64_t word = 0;  // more words to wait for than a page has
+    executor_->host_work({.work = [](StreamCopies&) {},
+                          .copies = std::vector<Copy>(300, Copy{&word, &word, sizeof(word)}),
+                          .buffers = 300},
+                         stream);
+  });
+  while (fake_.pinning == 0) std::this_thread::yield();
+  go = true;
+  first.join();
+  second.join();
+  fake_.pins_wait = false;
 }
 
 }  // namespace
