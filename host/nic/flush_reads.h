@@ -4,11 +4,9 @@
 // there yet: the completion lies in the host's memory, and PCIe keeps no order between writes to
 // two places. But a read passes no write before it:
 //
-//   peer's data -> NIC -> GPU's memory      (posted write)
-//                  NIC -> CQE, host memory
-//   a CPU:         READ of a word of that GPU through the NIC, by a queue pair connected with
-//   itself
-//                  -> what was written before is there when the READ is complete
+//   the NIC   data -> the GPU's memory (a posted write)   CQE -> the host's memory
+//   a CPU     sees the CQE: a READ of a word of that GPU through the NIC, by a queue pair that is
+//             connected with itself; once that is complete the data is there
 //
 // So do the proxies of NCCL (ncclIbIflush in its net_ib).
 #pragma once
