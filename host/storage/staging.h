@@ -13,10 +13,12 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "host/memory/backing.h"
 #include "host/memory/gpu.h"
+#include "host/storage/direct_path.h"
 #include "host/storage/file.h"
 #include "host/storage/file_ranges.h"
 #include "host/stream/executor.h"

@@ -60,6 +60,8 @@ struct HostWork::Job final : public StreamCopies {
   std::jthread thread;
 };
 
+HostWork::HostWork(std::shared_ptr<Gpu> gpu) : gpu_(std::move(gpu)) {}
+
 HostWork::~HostWork() {
   std::list<std::unique_ptr<Job>> left;
   {

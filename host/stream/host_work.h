@@ -33,7 +33,7 @@ namespace peal {
 /// Thread-safe. A thread for each task: streams do not wait for each other.
 class HostWork {
  public:
-  explicit HostWork(std::shared_ptr<Gpu> gpu) : gpu_(std::move(gpu)) {}
+  explicit HostWork(std::shared_ptr<Gpu> gpu);
   /// Waits for all work, and so for the streams that it was given to. What a failed stream would
   /// have had to do is not waited for.
   ~HostWork();
