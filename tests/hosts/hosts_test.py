@@ -25,7 +25,7 @@ import kernel
 SETTINGS = {
     "PEAL_TRANSPORT": "proxy",
     "PEAL_HEAP_SIZE": "16M",
-    "PEAL_ACK_TIMEOUT": "19",  # 2 s: a dead peer is told from a slow one by seven of these
+    "PEAL_ACK_TIMEOUT": "17",  # 0.5 s: a dead peer is told from a slow one by seven of these
     "PEAL_TIMEOUT": "100s",  # a host without KVM is slow
     "PEAL_HOST_TIMEOUT": "60s",
 }
