@@ -2,8 +2,8 @@
 //
 // Work of the host in the order of a GPU's stream, with copies that the stream makes for it.
 //
-//   stream   | before | begin = b | wait: allowed[0] | copy 0 | made[0] = m | ... | wait: end |
-//   later a thread |      waits for b | work: allows copies, waits until they are made ... | end
+//   stream     before | begin = b | wait: allowed[0] | copy 0 | made[0] = m | ... | wait: end
+//   a thread   waits for b | allows copies, waits until they are made, ... | end
 //
 // The thread calls nothing of CUDA. The launch of a kernel that was not loaded yet holds a lock of
 // the driver until the GPU's streams have done what they were given (seen on an H200, CUDA 13.0):
