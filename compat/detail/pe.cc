@@ -17,6 +17,9 @@ constexpr TeamOptions kOneContext{.contexts = 1};
 
 Pe::Pe(Runtime runtime) : runtime_(std::move(runtime)) {
   state_.context = runtime_.context();
+  state_.unordered = state_.context;
+  // With several NICs an atomic leaves its block's queue, and settles that one first.
+  state_.unordered.by_warp = state_.context.rails == 1 ? 1 : 0;
   state_.shared = static_cast<Shared*>(runtime_.calloc(1, sizeof(Shared)));
   gpu_ = runtime_.target() == Target::kGpu ? gpu_in_use() : -1;
   for (nvshmem_team_t handle = 0; handle < kMaxTeams; ++handle) write(handle);

@@ -255,6 +255,7 @@ struct Nobody {
     fields.state = &context;
     fields.stop = &stop;
     context.fields = fields;
+    state.unordered = fields;
     state.shared = &shared;
   }
 };

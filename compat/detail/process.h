@@ -104,6 +104,7 @@ inline kernels::Collective reduction(kernels::Collective made, kernels::DataType
 // 0. Parameters come last.
 
 #define PEAL_COMPAT_CTX ::peal::compat::context()
+#define PEAL_COMPAT_UNORDERED ::peal::compat::unordered()
 #define PEAL_COMPAT_PASS(...) __VA_ARGS__
 
 // By a lane of a kernel.

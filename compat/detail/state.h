@@ -33,6 +33,9 @@ struct Shared {
 /// Plain data.
 struct State {
   Context context;
+  /// The same context, by whose queues warps post: for calls that order nothing but by fence and
+  /// quiet. Collective calls, and what several lanes of a block post together, need a block's.
+  Context unordered;
   Shared* shared;
 };
 
@@ -130,6 +133,7 @@ PEAL_DEVICE const State& state() { return process_state(); }
 #endif
 
 PEAL_DEVICE const Context& context() { return state().context; }
+PEAL_DEVICE const Context& unordered() { return state().unordered; }
 
 /// The team of a handle; of one that is none, a team that nobody is in.
 PEAL_DEVICE Team team_of(nvshmem_team_t handle) {

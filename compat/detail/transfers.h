@@ -19,7 +19,7 @@ PEAL_HD Signal signal_of(uint64_t* word, uint64_t value, int op, int pe) {
 /// A signal by itself, as the guide has it: it vouches for nothing ahead of it, unlike
 /// peal::signal(); nvshmem_fence() does. That is a fence of system scope less over NVLink.
 PEAL_DEVICE void signal_alone(const Signal& signal) {
-  (void)detail::signal_alone<detail::Rings::kNow, Order::kRelaxed>(context(), signal);
+  (void)detail::signal_alone<detail::Rings::kNow, Order::kRelaxed>(unordered(), signal);
 }
 
 }  // namespace peal::compat
@@ -39,21 +39,22 @@ PEAL_DEVICE void signal_alone(const Signal& signal) {
   PEAL_COMPAT_TRANSFER_AS(STEM##_nbi, A, T, later, (void), OP##_nbi, CALL)
 #define PEAL_COMPAT_TRANSFER_AS(STEM, A, T, WHEN, DONE, OP, CALL)                                  \
   PEAL_COMPAT_ALL(                                                                                 \
-      void, STEM, WHEN, DONE(::peal::OP(PEAL_COMPAT_CTX, scope, PEAL_COMPAT_COPY(T), nelems, pe)), \
+      void, STEM, WHEN,                                                                            \
+      DONE(::peal::OP(PEAL_COMPAT_UNORDERED, scope, PEAL_COMPAT_COPY(T), nelems, pe)),             \
       (::peal::detail::transfer_call(::peal::Call::CALL, dest, source, PEAL_COMPAT_BYTES(T), pe)), \
       A* dest, const A* source, size_t nelems, int pe)
 
 #define PEAL_COMPAT_PUT_SIGNAL(STEM, A, T)                        \
   PEAL_COMPAT_PUT_SIGNAL_AS(STEM##_signal, A, T, now, put_signal) \
   PEAL_COMPAT_PUT_SIGNAL_AS(STEM##_signal_nbi, A, T, later, put_signal_nbi)
-#define PEAL_COMPAT_PUT_SIGNAL_AS(STEM, A, T, WHEN, OP)                                            \
-  PEAL_COMPAT_ALL(                                                                                 \
-      void, STEM, WHEN,                                                                            \
-      (void)::peal::OP(PEAL_COMPAT_CTX, scope, PEAL_COMPAT_COPY(T), nelems, PEAL_COMPAT_SIGNAL),   \
-      (::peal::detail::transfer_call(::peal::Call::kPutSignal, dest, source, PEAL_COMPAT_BYTES(T), \
-                                     pe, PEAL_COMPAT_SIGNAL)),                                     \
-      A* dest, const A* source, size_t nelems, uint64_t* sig_addr, uint64_t signal, int sig_op,    \
-      int pe)
+#define PEAL_COMPAT_PUT_SIGNAL_AS(STEM, A, T, WHEN, OP)                                          \
+  PEAL_COMPAT_ALL(void, STEM, WHEN,                                                              \
+                  (void)::peal::OP(PEAL_COMPAT_UNORDERED, scope, PEAL_COMPAT_COPY(T), nelems,    \
+                                   PEAL_COMPAT_SIGNAL),                                          \
+                  (::peal::detail::transfer_call(::peal::Call::kPutSignal, dest, source,         \
+                                                 PEAL_COMPAT_BYTES(T), pe, PEAL_COMPAT_SIGNAL)), \
+                  A* dest, const A* source, size_t nelems, uint64_t* sig_addr, uint64_t signal,  \
+                  int sig_op, int pe)
 
 #define PEAL_COMPAT_STRIDED(STEM, A, T, OP, CALL)                                                  \
   PEAL_COMPAT_ALL(void, STEM, now,                                                                 \
@@ -70,17 +71,17 @@ PEAL_DEVICE void signal_alone(const Signal& signal) {
       ::peal::compat::PLACE,                         \
       ::peal::detail::word_call(::peal::Call::kG, source, 0, sizeof(T), pe)))
 
-#define PEAL_COMPAT_SINGLE(NAME, T)                                                       \
-  PEAL_COMPAT_ONE(void, NAME##_p, now, (void)::peal::p(PEAL_COMPAT_CTX, dest, value, pe), \
-                  PEAL_COMPAT_HOST_P(T), T* dest, const T value, int pe)                  \
-  PEAL_COMPAT_ON_STREAM(NAME##_p, PEAL_COMPAT_HOST_P(T), T* dest, const T value, int pe)  \
-  PEAL_COMPAT_LAZY PEAL_HD T nvshmem_##NAME##_g(const T* source, int pe) {                \
-    PEAL_COMPAT_BY_PLACE((::peal::compat::value(::peal::g(PEAL_COMPAT_CTX, source, pe))), \
-                         (PEAL_COMPAT_HOST_G(T, now("nvshmem_" #NAME "_g"))));            \
-  }                                                                                       \
-  PEAL_COMPAT_LAZY inline T nvshmemx_##NAME##_g_on_stream(const T* source, int pe,        \
-                                                          cudaStream_t stream) {          \
-    return PEAL_COMPAT_HOST_G(T, in_order("nvshmemx_" #NAME "_g_on_stream", stream));     \
+#define PEAL_COMPAT_SINGLE(NAME, T)                                                             \
+  PEAL_COMPAT_ONE(void, NAME##_p, now, (void)::peal::p(PEAL_COMPAT_UNORDERED, dest, value, pe), \
+                  PEAL_COMPAT_HOST_P(T), T* dest, const T value, int pe)                        \
+  PEAL_COMPAT_ON_STREAM(NAME##_p, PEAL_COMPAT_HOST_P(T), T* dest, const T value, int pe)        \
+  PEAL_COMPAT_LAZY PEAL_HD T nvshmem_##NAME##_g(const T* source, int pe) {                      \
+    PEAL_COMPAT_BY_PLACE((::peal::compat::value(::peal::g(PEAL_COMPAT_UNORDERED, source, pe))), \
+                         (PEAL_COMPAT_HOST_G(T, now("nvshmem_" #NAME "_g"))));                  \
+  }                                                                                             \
+  PEAL_COMPAT_LAZY inline T nvshmemx_##NAME##_g_on_stream(const T* source, int pe,              \
+                                                          cudaStream_t stream) {                \
+    return PEAL_COMPAT_HOST_G(T, in_order("nvshmemx_" #NAME "_g_on_stream", stream));           \
   }
 
 #define PEAL_COMPAT_RMA(NAME, T)                    \

@@ -34,15 +34,15 @@ PEAL_DEVICE size_t answer(size_t number) { return number; }
 static_assert(peal::kNone == SIZE_MAX, "what the guide's calls answer where there is no word");
 
 // A call that answers nothing, and one that answers the word's old value.
-#define PEAL_COMPAT_ATOMIC(NAME, OP, ARGUMENTS, ...)                                       \
-  PEAL_COMPAT_LANE(void, nvshmem_##NAME##_atomic_##OP,                                     \
-                   (void)::peal::atomic_##OP(PEAL_COMPAT_CTX, PEAL_COMPAT_PASS ARGUMENTS), \
+#define PEAL_COMPAT_ATOMIC(NAME, OP, ARGUMENTS, ...)                                             \
+  PEAL_COMPAT_LANE(void, nvshmem_##NAME##_atomic_##OP,                                           \
+                   (void)::peal::atomic_##OP(PEAL_COMPAT_UNORDERED, PEAL_COMPAT_PASS ARGUMENTS), \
                    __VA_ARGS__)
-#define PEAL_COMPAT_ATOMIC_FETCH(NAME, T, OP, ARGUMENTS, ...)                                  \
-  PEAL_COMPAT_LANE(                                                                            \
-      T, nvshmem_##NAME##_atomic_##OP,                                                         \
-      ::peal::compat::value(::peal::atomic_##OP(PEAL_COMPAT_CTX, PEAL_COMPAT_PASS ARGUMENTS)), \
-      __VA_ARGS__)
+#define PEAL_COMPAT_ATOMIC_FETCH(NAME, T, OP, ARGUMENTS, ...)                                   \
+  PEAL_COMPAT_LANE(T, nvshmem_##NAME##_atomic_##OP,                                             \
+                   ::peal::compat::value(                                                       \
+                       ::peal::atomic_##OP(PEAL_COMPAT_UNORDERED, PEAL_COMPAT_PASS ARGUMENTS)), \
+                   __VA_ARGS__)
 #define PEAL_COMPAT_BY(NAME, T, OP) \
   PEAL_COMPAT_ATOMIC(NAME, OP, (dest, value, pe), T* dest, T value, int pe)
 #define PEAL_COMPAT_FETCH_BY(NAME, T, OP) \
@@ -69,9 +69,9 @@ static_assert(peal::kNone == SIZE_MAX, "what the guide's calls answer where ther
   PEAL_COMPAT_FETCH_BY(NAME, T, fetch_xor)
 
 // Sets a word: the guide's signals before nvshmemx_signal_op. It vouches for nothing ahead of it.
-#define PEAL_COMPAT_SET_SIGNAL(NAME, T)                                                 \
-  PEAL_COMPAT_LANE(void, nvshmemx_##NAME##_signal,                                      \
-                   (void)::peal::atomic_set(PEAL_COMPAT_CTX, dest, value, pe), T* dest, \
+#define PEAL_COMPAT_SET_SIGNAL(NAME, T)                                                       \
+  PEAL_COMPAT_LANE(void, nvshmemx_##NAME##_signal,                                            \
+                   (void)::peal::atomic_set(PEAL_COMPAT_UNORDERED, dest, value, pe), T* dest, \
                    const T value, int pe)
 
 PEAL_COMPAT_AMO_TYPES(PEAL_COMPAT_COUNT_AND_COMPARE)

@@ -53,7 +53,8 @@ PEAL_DEVICE typename Op::Answer access_at(const BasicContext<R>& ctx, S scope, c
 template <Reach R, class S, class Op>
 PEAL_DEVICE typename Op::Answer access_far(const BasicContext<R>& ctx, S scope, const Op& op) {
   static_assert(std::is_same_v<S, Thread>);
-  const Asked asked = op.asked();
+  Asked asked = op.asked();
+  asked.by_warp = ctx.by_warp;
   const Near near = find_near(ctx, asked);
   return find_near_window(
       ctx, asked, near, [&](std::byte* at) { return op.mapped(ctx, scope, at); },

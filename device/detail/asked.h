@@ -27,7 +27,8 @@ struct Asked {
   bool aligned = false;  // true: must be a multiple of `bytes`
   Call call = Call::kNone;
   CallSide side = CallSide::kThere;
-  bool counts = true;  // an operation, for a plan of faults (meet_fault.h); false: part of one
+  bool counts = true;   // an operation, for a plan of faults (meet_fault.h); false: part of one
+  uint8_t by_warp = 0;  // ContextFields::by_warp of the caller's context (queue_choice.h)
 };
 
 PEAL_HD bool misaligned(const Asked& asked) {

@@ -53,7 +53,7 @@ PEAL_DEVICE_COLD Status settle(const ContextState* state, SendQueue* q) {
 template <Reach R>
 PEAL_DEVICE SendQueue* queue_left(const BasicContext<R>& ctx, const SendQueue* at, int pe) {
   if (ctx.rails == 1) return nullptr;
-  SendQueue* const own = block_queue(ctx, pe, Use::kPayload);
+  SendQueue* const own = chosen_queue(ctx, Asked{.address = nullptr, .bytes = 0, .pe = pe});
   return own == at ? nullptr : own;
 }
 

@@ -5,7 +5,7 @@
 //   resolve()              near: its address here (lookup.h)
 //     resolve_far()        the heap of a PE that is not mapped: through_nic()
 //     resolve_elsewhere()  the rest: reach(), by what the table says; or what is wrong with it
-//   through_nic()          the calling block's queue to the PE, an offset and a key
+//   through_nic()          the caller's queue to the PE (queue_choice.h), an offset and a key
 #pragma once
 
 #include <cstdint>
@@ -18,16 +18,12 @@
 #include "device/detail/asked.h"
 #include "device/detail/lookup.h"
 #include "device/detail/meet_fault.h"
+#include "device/detail/queue_choice.h"
 #include "device/nic/post.h"
 #include "device/transport/model.h"
 
 namespace peal {
 namespace detail {
-
-/// Queue `index` of the context: queue of the peer * n_pes + pe.
-PEAL_HD SendQueue* queue_at(const ContextFields& ctx, uint32_t index) {
-  return reinterpret_cast<SendQueue*>(ctx.queues + index * ctx.queue_stride);
-}
 
 /// A remote range made concrete: its address here if the peer's memory is mapped, else which queue,
 /// which offset, which key.
@@ -37,14 +33,6 @@ struct Destination {
   nic::Remote remote;
   Status status;
 };
-
-/// The queue of the calling block to `pe`. Atomics go by rail 0, for two NICs are not atomic with
-/// one another: by the next lower queue that does.
-PEAL_DEVICE SendQueue* block_queue(const ContextFields& ctx, int pe, Use use) {
-  uint32_t queue = ctx.queues_per_peer == 1 ? 0 : block_in_grid() % ctx.queues_per_peer;
-  if (ctx.rails > 1 && use >= Use::kAtomic) queue -= queue % ctx.rails;
-  return queue_at(ctx, queue * static_cast<uint32_t>(ctx.n_pes) + static_cast<uint32_t>(pe));
-}
 
 /// Queues [first, first + count) of a context.
 struct QueueRange {
@@ -75,15 +63,15 @@ PEAL_HD uint32_t key_index(const ContextFields& ctx, const SendQueue& q, int pe)
   return rail_of(ctx, q) * static_cast<uint32_t>(ctx.n_pes) + static_cast<uint32_t>(pe);
 }
 
-/// The queue of the calling block, and the key by which its rail knows the window.
+/// The caller's queue, and the key by which its rail knows the window.
 PEAL_DEVICE Destination through_nic(const ContextFields& ctx, const Window& w, uint64_t offset,
-                                    int pe, Use use) {
-  SendQueue* const q = block_queue(ctx, pe, use);
-  const uint32_t at = key_index(ctx, *q, pe);
+                                    const Asked& asked) {
+  SendQueue* const q = chosen_queue(ctx, asked);
+  const uint32_t at = key_index(ctx, *q, asked.pe);
   // Words have strict keys (kDataBeforeWord). Relaxed atomics need none, for they vouch for
   // nothing: a simulation can take away what their NICs promise beyond that.
-  const bool strict = use != Use::kPayload && !weakened(Edge::kDataBeforeWord) &&
-                      !(use == Use::kAtomic && weakened(Edge::kDataBeforeAtomic));
+  const bool strict = asked.use != Use::kPayload && !weakened(Edge::kDataBeforeWord) &&
+                      !(asked.use == Use::kAtomic && weakened(Edge::kDataBeforeAtomic));
   return {nullptr, q, {offset, strict ? w.word_rkeys[at] : w.rkeys[at]}, Status::kOk};
 }
 
@@ -103,7 +91,7 @@ PEAL_DEVICE Destination reach(ContextState* state, const WindowOffset& place, co
     // Without a NIC every PE is mapped, but for those that were given up.
     return {nullptr, nullptr, {}, Status::kPeerMasked};
   }
-  return through_nic(ctx, w, part_of(w, asked.pe).iova + place.offset, asked.pe, asked.use);
+  return through_nic(ctx, w, part_of(w, asked.pe).iova + place.offset, asked);
 }
 
 /// True if the range is any memory of this PE, where the program may name such: not what begins in
@@ -135,6 +123,7 @@ PEAL_DEVICE_COLD inline Destination resolve_elsewhere(ContextState* state, Asked
     if (own_memory(*state, asked)) return at_home(state, asked);
     return {nullptr, nullptr, {}, refuse(state, Status::kNotSymmetric, asked)};
   }
+  asked.by_warp = 0;  // the choice takes registers, which callers of what is off the path pay for
   // The parts of a window may begin at different bytes of a page, and so of a word.
   const uint64_t at_peer = part_of(*place.window, asked.pe).iova + place.offset;
   if (asked.aligned && at_peer % asked.bytes != 0) {
@@ -152,7 +141,7 @@ PEAL_DEVICE Destination resolve_far(const ContextFields& ctx, const Asked& asked
   const bool by_nic = (near.in_heap & pe_exists & aligned & (ctx.heap.rkeys != nullptr)) &&
                       lacks_heap(ctx, asked.pe, near);
   if (!by_nic) return resolve_elsewhere(ctx.state, asked);
-  return through_nic(ctx, ctx.heap, offset_in(ctx.heap, asked.address), asked.pe, asked.use);
+  return through_nic(ctx, ctx.heap, offset_in(ctx.heap, asked.address), asked);
 }
 
 /// Checks PE, range and alignment; finds how the range is reached: mapped here, or by the queue of

@@ -184,10 +184,14 @@ struct PutSignalAt {
   }
   template <Reach R, class S>
   PEAL_DEVICE Ticket by_nic(const BasicContext<R>& ctx, S scope, const Destination& to) const {
-    return by_leader(scope, [&] {
-      return put_signal_bytes<R, std::is_same_v<S, Thread>, kRings>(
-          ctx, {to, flag, put.src, put.bytes, put.signal});
-    });
+    SignalledData what{to, flag, put.src, put.bytes, put.signal};
+    if constexpr (std::is_same_v<S, Thread>) {
+      // The two were resolved one after the other, maybe in two turns of a warp (queue_choice.h):
+      // any queue of one NIC takes the word.
+      if (ctx.rails == 1 && flag.direct == nullptr) what.flag.queue = to.queue;
+    }
+    return by_leader(
+        scope, [&] { return put_signal_bytes<R, std::is_same_v<S, Thread>, kRings>(ctx, what); });
   }
 };
 
@@ -195,11 +199,15 @@ template <Reach R, class S, Rings kRings>
 PEAL_DEVICE Ticket access_far(const BasicContext<R>& ctx, S scope, const PutSignal<kRings>& put) {
   Asked word = word_of(put.signal, Call::kPutSignal);
   word.counts = false;
+  // The leader's queue is not that of all lanes' warps.
+  if constexpr (std::is_same_v<S, Thread>) word.by_warp = ctx.by_warp;
   const PutSignalAt<kRings> op{put, resolve(ctx, word)};
   if (op.flag.status != Status::kOk) return Ticket{nullptr, 0, op.flag.status};
   // Nothing to send needs no destination.
   if (put.bytes == 0) return access_at(ctx, scope, op, op.flag);
-  return access_at(ctx, scope, op, resolve_together(ctx, scope, put.asked()));
+  Asked data = put.asked();
+  data.by_warp = word.by_warp;
+  return access_at(ctx, scope, op, resolve_together(ctx, scope, data));
 }
 
 /// The signal alone. By kRelaxed it need not vouch for what is ahead of it.

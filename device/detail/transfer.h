@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "device/base/call.h"
 #include "device/base/scaled.h"
 #include "device/base/scope.h"
 #include "device/context.h"
@@ -198,12 +199,14 @@ struct Transfer {
   uint64_t bytes;
   int pe;
   Until until;
+  uint8_t by_warp = 0;  // ContextFields::by_warp of the caller's context
 
   PEAL_DEVICE Asked asked() const {
     return {.address = kPut ? dst : src,
             .bytes = bytes,
             .pe = pe,
-            .call = kPut ? Call::kPut : Call::kGet};
+            .call = kPut ? Call::kPut : Call::kGet,
+            .by_warp = by_warp};
   }
 
   PEAL_DEVICE CallNote note() const {

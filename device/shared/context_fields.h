@@ -17,7 +17,7 @@
 
 namespace peal {
 
-inline constexpr uint32_t kContextVersion = 13;
+inline constexpr uint32_t kContextVersion = 14;
 /// ContextFields::settle where some GPU shows what NICs write in no order.
 inline constexpr uint32_t kSettleAlways = 2;
 /// ContextFields::signals: Signal::set and barrier flags are atomics, else RDMA WRITEs; and words
@@ -42,7 +42,8 @@ struct ContextFields {
   int32_t n_pes;
   uint32_t queues_per_peer;
   uint32_t sync_rounds;  // of the barrier: see detail/barrier.h; 0: it is ContextState::survivors'
-  uint32_t relaxed;      // 1: payload may be placed in any order: only a drained queue orders puts
+  uint16_t relaxed;      // 1: payload may be placed in any order: only a drained queue orders puts
+  uint8_t by_warp;       // 1: each warp chooses a queue, not each block: detail/queue_choice.h
   int32_t near_first;    // the PE of near[0]
   uint32_t rails;        // queue q of every peer goes by rail q % rails; without NICs 1
   uint32_t settle;       // not 0: only a settled queue says that a peer's memory shows what it

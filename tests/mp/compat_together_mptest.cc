@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The guide's collective calls of every type, by a thread, a warp and a block of a kernel, from the
-// host and on a stream, among all PEs and in teams; kernels that are launched together.
+// host and on a stream, among all PEs and in teams; kernels that are launched together; order among
+// many warps.
 #include <sched.h>
 
 #include "simt/lanes/kernels.h"
@@ -369,6 +370,49 @@ TEST(NvshmemLaunch, IsAMeetingOfAllPes) {
   nvshmem_barrier_all();
   EXPECT_EQ(flag[0], static_cast<uint64_t>(nvshmem_n_pes()));
   nvshmem_barrier_all();
+}
+
+// More warps than queues, which therefore change queues while they post (queue_choice.h): each lane
+// has a box of its own at the next PE. A signal vouches for its data, and a fence for what is ahead
+// of it, whatever queue each went by.
+constexpr unsigned kBlocks = 5, kThreads = 96;
+constexpr int kLanes = kBlocks * kThreads;
+constexpr int kRounds = 6;
+constexpr int kWords = 9;  // more than a request holds
+
+PEAL_KERNEL many_warps(Verdict* verdict, uint64_t* box, uint64_t* mine, uint64_t* flags) {
+  const int next = (nvshmem_my_pe() + 1) % nvshmem_n_pes();
+  const uint64_t lane = blockIdx.x * blockDim.x + threadIdx.x;
+  for (int round = 0; round < kRounds; ++round) {
+    const uint64_t at = (round * kLanes + lane) * kWords;
+    for (int i = 0; i < kWords; ++i) mine[at + i] = at + i + 1;
+    const uint64_t told = static_cast<uint64_t>(round) + 1;
+    if (round % 2 == 0) {
+      nvshmem_put64_signal_nbi(box + at, mine + at, kWords, flags + lane, told, NVSHMEM_SIGNAL_SET,
+                               next);
+    } else {
+      nvshmem_uint64_put_nbi(box + at, mine + at, kWords, next);
+      nvshmem_fence();
+      nvshmem_uint64_p(flags + lane, told, next);
+    }
+    nvshmem_signal_wait_until(flags + lane, NVSHMEM_CMP_GE, told);
+    for (int i = 0; i < kWords; ++i) expect_eq(verdict, box[at + i], at + i + 1);
+  }
+  nvshmem_quiet();
+}
+
+TEST(NvshmemOrder, HoldsWhereWarpsChangeQueues) {
+  setenv("PEAL_QUEUES", "4", 1);
+  begin_anew();
+  {
+    Symmetric<uint64_t> box(kRounds * kLanes * kWords);
+    Symmetric<uint64_t> mine(kRounds * kLanes * kWords);
+    Symmetric<uint64_t> flags(kLanes);
+    run_here({.blocks = kBlocks, .threads = kThreads}, many_warps, box.data(), mine.data(),
+             flags.data());
+  }
+  unsetenv("PEAL_QUEUES");
+  begin_anew();
 }
 
 }  // namespace

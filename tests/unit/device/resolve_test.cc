@@ -4,8 +4,10 @@
 // first mistake of a context is kept with its arguments, and quiet tells.
 #include "device/detail/resolve.h"
 
+#include <algorithm>
 #include <array>
 #include <memory>
+#include <vector>
 
 #include "device/sync.h"
 #include "gtest/gtest.h"
@@ -67,6 +69,48 @@ TEST(Resolve, NothingAtTheEndOfAWindowIsInside) {
   DeviceRig rig;
   const auto none = where(rig.context(), rig.heap() + DeviceRig::kHeapBytes, 0, 1);
   EXPECT_EQ(none.status, Status::kOk) << "an empty slice behind the last element";
+}
+
+/// How many of `warps` are on each queue in a turn.
+std::vector<uint32_t> loads(uint32_t warps, uint32_t queues, uint32_t turn) {
+  std::vector<uint32_t> on(queues);
+  for (uint32_t w = 0; w < warps; ++w) ++on[detail::queue_in_turn(w, queues, turn)];
+  return on;
+}
+
+TEST(QueueChoice, InNoTurnHasAQueueTwoWarpsMoreThanAnother) {
+  for (const uint32_t queues : {2u, 3u, 7u, 64u}) {
+    for (uint32_t warps = 1; warps < detail::kManyLayers * queues; ++warps) {
+      for (const uint32_t turn : {0u, 1u, 5u, 63u, 1'000'003u}) {
+        const auto on = loads(warps, queues, turn);
+        const auto [least, most] = std::minmax_element(on.begin(), on.end());
+        ASSERT_LE(*most - *least, 1u) << warps << " warps, " << queues << " queues, turn " << turn;
+      }
+    }
+  }
+}
+
+TEST(QueueChoice, NoWarpStaysWhereMoreMeet) {
+  constexpr uint32_t kWarps = 132, kQueues = 64;
+  std::vector<uint32_t> crowded(kWarps);  // turns in which it shared a queue with two others
+  for (uint32_t turn = 0; turn < kQueues; ++turn) {
+    const auto on = loads(kWarps, kQueues, turn);
+    for (uint32_t w = 0; w < kWarps; ++w) {
+      if (on[detail::queue_in_turn(w, kQueues, turn)] == 3) ++crowded[w];
+    }
+  }
+  // The four of the third layer always do; the others in turn.
+  const auto full = crowded.begin() + 2 * kQueues;
+  EXPECT_EQ(*std::max_element(crowded.begin(), full), 4u);
+}
+
+TEST(QueueChoice, TurnsAreForWarpsThatDoNotShareEvenly) {
+  EXPECT_TRUE(detail::share_evenly(64, 64));
+  EXPECT_TRUE(detail::share_evenly(3, 64));
+  EXPECT_TRUE(detail::share_evenly(128, 64));
+  EXPECT_FALSE(detail::share_evenly(132, 64));
+  EXPECT_TRUE(detail::share_evenly(132, 2));
+  EXPECT_TRUE(detail::share_evenly(133, 2)) << "67 and 66";
 }
 
 /// A window whose parts begin at different bytes of a page and have different sizes.
