@@ -35,8 +35,8 @@ namespace peal {
 template <Reach R, AnyScope S, class T>
 PEAL_DEVICE Ticket put_nbi(const BasicContext<R>& ctx, S scope, T* dst,
                            const std::type_identity_t<T>* src, size_t count, int pe) {
-  const detail::Put put{dst,        src, detail::bytes_of<T>(count), pe, detail::Until::kStarted,
-                        ctx.by_warp};
+  const detail::Put put{
+      dst, src, detail::bytes_of<T>(count), pe, detail::Until::kStarted, detail::chosen_by<S>(ctx)};
   return detail::checked_access(ctx, scope, put);
 }
 
@@ -44,8 +44,8 @@ PEAL_DEVICE Ticket put_nbi(const BasicContext<R>& ctx, S scope, T* dst,
 template <Reach R, AnyScope S, class T>
 PEAL_DEVICE Status put(const BasicContext<R>& ctx, S scope, T* dst,
                        const std::type_identity_t<T>* src, size_t count, int pe) {
-  const detail::Put put{dst,        src, detail::bytes_of<T>(count), pe, detail::Until::kDone,
-                        ctx.by_warp};
+  const detail::Put put{
+      dst, src, detail::bytes_of<T>(count), pe, detail::Until::kDone, detail::chosen_by<S>(ctx)};
   return detail::checked_access(ctx, scope, put).status;
 }
 
@@ -54,8 +54,8 @@ PEAL_DEVICE Status put(const BasicContext<R>& ctx, S scope, T* dst,
 template <Reach R, AnyScope S, class T>
 PEAL_DEVICE Ticket get_nbi(const BasicContext<R>& ctx, S scope, T* dst,
                            const std::type_identity_t<T>* src, size_t count, int pe) {
-  const detail::Get get{dst,        src, detail::bytes_of<T>(count), pe, detail::Until::kStarted,
-                        ctx.by_warp};
+  const detail::Get get{
+      dst, src, detail::bytes_of<T>(count), pe, detail::Until::kStarted, detail::chosen_by<S>(ctx)};
   return detail::checked_access(ctx, scope, get);
 }
 
@@ -64,8 +64,8 @@ PEAL_DEVICE Ticket get_nbi(const BasicContext<R>& ctx, S scope, T* dst,
 template <Reach R, AnyScope S, class T>
 PEAL_DEVICE Status get(const BasicContext<R>& ctx, S scope, T* dst,
                        const std::type_identity_t<T>* src, size_t count, int pe) {
-  const detail::Get get{dst,        src, detail::bytes_of<T>(count), pe, detail::Until::kDone,
-                        ctx.by_warp};
+  const detail::Get get{
+      dst, src, detail::bytes_of<T>(count), pe, detail::Until::kDone, detail::chosen_by<S>(ctx)};
   return detail::checked_access(ctx, scope, get).status;
 }
 

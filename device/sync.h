@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Ordering and completion: fence, quiet, sync_all, barrier_all. Edges
-// kDoneBeforeQuiet and kQuietBeforeBarrier of docs/memory_model.md.
+// kDoneBeforeQuiet and kQuietBeforeBarrier of docs/edges.md.
 //
 //   quiet        everything this PE posted on the context has been executed at its peers, results
 //                have landed; where blocks own queues (kLane, kBlock), what the calling block

@@ -33,10 +33,10 @@ struct Shared {
 /// Plain data.
 struct State {
   Context context;
-  /// The same context, by whose queues warps post: for calls that order nothing but by fence and
-  /// quiet. Collective calls, and what several lanes of a block post together, need a block's.
-  Context unordered;
   Shared* shared;
+  /// The same context, whose queues warps choose: for what a thread or a warp posts, and NVSHMEM
+  /// orders by fence and quiet alone. Collective calls, iput and iget have a block's queue.
+  Context unordered;
 };
 
 /// Blocks or threads, as dim3 has them; of dim3, of simt's Dim3, of a number.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Names for the ends of the ordering edges of docs/memory_model.md, so that code can say which edge
+// Names for the ends of the ordering edges of docs/edges.md, so that code can say which edge
 // an operation is part of: load_acquire<R, Edge::kDoneBeforeReuse>(...). It costs nothing and
 // changes nothing, but in a simulation (order_sim.h), which can take the ordering from one of them
 // and must then see its workloads fail.
@@ -17,7 +17,7 @@
 namespace peal {
 
 /// An edge's main end has the edge's name; another part that a simulation can take away has its
-/// own. The numbers are those of docs/memory_model.md.
+/// own. The numbers are those of docs/edges.md.
 enum class Edge : uint8_t {
   kNone,
   kPostedBeforeRing,      // M1

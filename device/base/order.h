@@ -5,7 +5,7 @@
 //
 // Operations are named by strength and templated on Reach: how far away the other side may be.
 // Reach::kLane means nobody else looks, and compiles to plain loads and stores. E names the
-// ordering edge that an operation is part of (docs/memory_model.md). Fences have names that say
+// ordering edge that an operation is part of (docs/edges.md). Fences have names that say
 // what they order.
 //
 // Each machine has a header with the primitives (namespace memory): load, store, update,

@@ -49,12 +49,14 @@ PEAL_DEVICE typename Op::Answer access_at(const BasicContext<R>& ctx, S scope, c
   return op.by_nic(ctx, scope, where);
 }
 
-/// An operation of one thread on a range that is not in a near heap.
+/// An operation of one thread on a range that is not in a near heap. `by_warp` is that of the
+/// caller's context, which `ctx` need not be.
 template <Reach R, class S, class Op>
-PEAL_DEVICE typename Op::Answer access_far(const BasicContext<R>& ctx, S scope, const Op& op) {
+PEAL_DEVICE typename Op::Answer access_far(const BasicContext<R>& ctx, S scope, const Op& op,
+                                           uint8_t by_warp) {
   static_assert(std::is_same_v<S, Thread>);
   Asked asked = op.asked();
-  asked.by_warp = ctx.by_warp;
+  asked.by_warp = by_warp;
   const Near near = find_near(ctx, asked);
   return find_near_window(
       ctx, asked, near, [&](std::byte* at) { return op.mapped(ctx, scope, at); },
@@ -64,14 +66,15 @@ PEAL_DEVICE typename Op::Answer access_far(const BasicContext<R>& ctx, S scope, 
 template <Reach R, class S, class Op>
 PEAL_DEVICE_COLD void access_elsewhere(const ContextState* state, S scope, const Op* op,
                                        typename Op::Answer* answer) {
-  *answer = access_far(static_cast<const BasicContext<R>&>(state->fields), scope, *op);
+  *answer = access_far(static_cast<const BasicContext<R>&>(state->fields), scope, *op, 0);
 }
 
 /// The same by one thread, by value: a kernel of relocatable code then needs no stack for it, whose
 /// address it would form first thing.
 template <Reach R, class Op>
-PEAL_DEVICE_COLD typename Op::Answer access_by_value(const ContextState* state, Op op) {
-  return access_far(static_cast<const BasicContext<R>&>(state->fields), thread, op);
+PEAL_DEVICE_COLD typename Op::Answer access_by_value(const ContextState* state, Op op,
+                                                     uint8_t by_warp) {
+  return access_far(static_cast<const BasicContext<R>&>(state->fields), thread, op, by_warp);
 }
 
 /// access_far(), out of line but for one thread of code that is not relocatable.
@@ -84,9 +87,9 @@ PEAL_DEVICE typename Op::Answer access_apart(const BasicContext<R>& ctx, S scope
     call_apart<&access_elsewhere<R, S, Op>>(ctx.state, scope, &kept, &answer);
     return answer;
   } else if constexpr (PEAL_RELOCATABLE) {
-    return call_apart<&access_by_value<R, Op>>(ctx.state, op);
+    return call_apart<&access_by_value<R, Op>>(ctx.state, op, ctx.by_warp);
   } else {
-    return access_far(ctx, scope, op);
+    return access_far(ctx, scope, op, ctx.by_warp);
   }
 }
 

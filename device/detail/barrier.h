@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The barrier: dissemination (disseminate.h) over flags in the symmetric heap. Edge
-// kQuietBeforeBarrier of docs/memory_model.md.
+// kQuietBeforeBarrier of docs/edges.md.
 #pragma once
 
 #include <cstdint>

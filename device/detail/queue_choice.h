@@ -4,13 +4,15 @@
 //
 //   by block   block % queues_per_peer. All that a block posts to a PE travels on one queue: what
 //              signal() vouches for (docs/memory_model.md, rule 1), and collective calls rely on
-//   by warp    ContextFields::by_warp, for calls that order nothing but by fence and quiet, which
-//              drain all queues: NVSHMEM's. 32 blocks of 128 threads fill 128 queues then; and
-//              where there are more warps than queues they take turns, so that none of them stays
-//              where three meet while others are two
+//   by warp    ContextFields::by_warp, for calls of a thread or a warp that order nothing but by
+//              fence and quiet, which drain all queues: NVSHMEM's. 32 blocks of 128 threads fill
+//              128 queues then. Where there are somewhat more warps than queues they take turns, so
+//              that none stays where three meet while others are two. Not for windows other than
+//              the heap, whose look-up has no registers left for the choice
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "device/base/scope.h"
 #include "device/base/spin.h"
@@ -21,8 +23,8 @@
 namespace peal {
 namespace detail {
 
-/// Nanoseconds of a turn, as a power of two. A queue's first post of a turn costs a mark
-/// (nic/mark.h), some 3 us.
+/// Nanoseconds of a turn, as a power of two. A post on a queue that quiet has unmarked since costs
+/// a mark (nic/mark.h), some 3 us.
 inline constexpr uint32_t kTurnShift = 14;
 
 /// Queue `index` of the context: queue of the peer * n_pes + pe.
@@ -33,15 +35,23 @@ PEAL_HD SendQueue* queue_at(const ContextFields& ctx, uint32_t index) {
 /// With this many warps on each queue one more makes little difference.
 inline constexpr uint32_t kManyLayers = 8;
 
-/// True if `warps` share the queues well without turns.
+/// True if `warps` share the queues well without turns; and where there are too few queues for the
+/// layers of queue_in_turn() to move apart.
 PEAL_HD constexpr bool share_evenly(uint32_t warps, uint32_t queues) {
-  return warps <= queues || warps % queues == 0 || warps / queues >= kManyLayers;
+  return warps <= queues || warps % queues == 0 || warps / queues >= kManyLayers ||
+         queues <= kManyLayers;
 }
 
 /// The queue of a warp in a turn. Warps [k * queues, (k + 1) * queues) are a layer, in which each
-/// has a queue to itself; a layer moves on by k + 1 queues, so that no two warps stay together.
+/// has a queue to itself; a layer moves on by k + 1 queues, so that no two layers stay together.
 PEAL_HD constexpr uint32_t queue_in_turn(uint32_t warp, uint32_t queues, uint32_t turn) {
   return (warp + turn * (warp / queues + 1)) % queues;
+}
+
+/// Asked::by_warp of a transfer by scope S: a block's one post goes by the block's queue.
+template <class S>
+PEAL_DEVICE uint8_t chosen_by(const ContextFields& ctx) {
+  return std::is_same_v<S, Block> ? uint8_t{0} : ctx.by_warp;
 }
 
 /// The calling warp's queue.

@@ -65,8 +65,9 @@ PEAL_DEVICE void signal_direct(std::byte* word, const Signal& signal) {
   }
 }
 
-/// The range of the signal's word, of a put_signal or a signal alone. Its queue is the one that the
-/// data before it travel on, unless the signal is an atomic that another NIC executes.
+/// The range of the signal's word, of a put_signal or a signal alone. Where blocks choose queues,
+/// its queue is the one that the data before it travel on, unless the signal is an atomic that
+/// another NIC executes.
 PEAL_DEVICE Asked word_of(const Signal& signal, Call call) {
   const Use use = signal.kind == Signal::Kind::kAdd ? Use::kReleasing : Use::kWord;
   const CallSide side = call == Call::kSignal ? CallSide::kThere : CallSide::kWord;
@@ -186,8 +187,8 @@ struct PutSignalAt {
   PEAL_DEVICE Ticket by_nic(const BasicContext<R>& ctx, S scope, const Destination& to) const {
     SignalledData what{to, flag, put.src, put.bytes, put.signal};
     if constexpr (std::is_same_v<S, Thread>) {
-      // The two were resolved one after the other, maybe in two turns of a warp (queue_choice.h):
-      // any queue of one NIC takes the word.
+      // The two were resolved one after the other, maybe in two turns of a warp (queue_choice.h).
+      // A NIC's queues have the same keys: that of the data takes the word, too.
       if (ctx.rails == 1 && flag.direct == nullptr) what.flag.queue = to.queue;
     }
     return by_leader(
@@ -196,11 +197,11 @@ struct PutSignalAt {
 };
 
 template <Reach R, class S, Rings kRings>
-PEAL_DEVICE Ticket access_far(const BasicContext<R>& ctx, S scope, const PutSignal<kRings>& put) {
+PEAL_DEVICE Ticket access_far(const BasicContext<R>& ctx, S scope, const PutSignal<kRings>& put,
+                              uint8_t by_warp) {
   Asked word = word_of(put.signal, Call::kPutSignal);
   word.counts = false;
-  // The leader's queue is not that of all lanes' warps.
-  if constexpr (std::is_same_v<S, Thread>) word.by_warp = ctx.by_warp;
+  if constexpr (std::is_same_v<S, Thread>) word.by_warp = by_warp;
   const PutSignalAt<kRings> op{put, resolve(ctx, word)};
   if (op.flag.status != Status::kOk) return Ticket{nullptr, 0, op.flag.status};
   // Nothing to send needs no destination.

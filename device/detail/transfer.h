@@ -199,7 +199,7 @@ struct Transfer {
   uint64_t bytes;
   int pe;
   Until until;
-  uint8_t by_warp = 0;  // ContextFields::by_warp of the caller's context
+  uint8_t by_warp = 0;  // as Asked has it
 
   PEAL_DEVICE Asked asked() const {
     return {.address = kPut ? dst : src,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which queues were posted to: one bit each, beside the queues, so that quiet need not look at the
-// others. Edge kDrainedBeforeUnmark of docs/memory_model.md.
+// others. Edge kDrainedBeforeUnmark of docs/edges.md.
 //
 //   marked     quiet looks at the queue
 //   unmarked   all that was posted is complete and no error is latched. `reserved` has kUnmarked,

@@ -3,7 +3,7 @@
 // The fields of a context, which the host fills in and kernels read, and ContextState, which
 // kernels write and the host reads.
 //
-//   put(ctx, dst, src, n, pe):   dst -> window, offset, rkey of pe      block -> queue of pe
+//   put(ctx, dst, src, n, pe):   dst -> window, offset, rkey of pe      block, warp -> queue of pe
 #pragma once
 
 #include <cstddef>

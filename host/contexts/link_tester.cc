@@ -21,7 +21,7 @@ namespace {
 
 using Clock = RunClock;
 
-// The test takes a quarter of the bootstrap's deadline: the rest is for telling the others.
+// The test takes three quarters of the bootstrap's deadline: the rest is for telling the others.
 constexpr int kShareOfDeadline = 4;
 constexpr Patience::Nap kLongestNap{1000};
 

@@ -27,6 +27,16 @@ class GpuCopier {
   virtual void copy(void* to, const void* from, size_t bytes, bool more) = 0;
 };
 
+/// The byte by which to ask whether the end of a range is a GPU's memory: where its last 2 MiB
+/// begin. cudaMalloc takes memory of the GPU in such pieces and nvidia_peermem pins whole pages, so
+/// that a range may end a little behind its allocation. UCX's do.
+inline const std::byte* asked_for_end(const void* address, size_t bytes) {
+  constexpr uintptr_t kPiece = 2 << 20;
+  const auto first = reinterpret_cast<uintptr_t>(address);
+  const uintptr_t piece = (first + bytes - 1) / kPiece * kPiece;
+  return reinterpret_cast<const std::byte*>(piece < first ? first : piece);
+}
+
 #if PEAL_CUDA || PEAL_SIM
 
 PEAL_HD constexpr bool in_gpu(const void*) { return false; }

@@ -402,7 +402,7 @@ PEAL_KERNEL many_warps(Verdict* verdict, uint64_t* box, uint64_t* mine, uint64_t
 }
 
 TEST(NvshmemOrder, HoldsWhereWarpsChangeQueues) {
-  setenv("PEAL_QUEUES", "4", 1);
+  setenv("PEAL_QUEUES", "9", 1);
   begin_anew();
   {
     Symmetric<uint64_t> box(kRounds * kLanes * kWords);

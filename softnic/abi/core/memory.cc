@@ -195,8 +195,9 @@ std::unique_ptr<MemoryRegion> make_region(ibv_pd* pd, Key key) {
 bool require_reachable(Nic& nic, const void* address, size_t bytes, bool writable, MemoryUse use) {
   if (nic.device().refuses_any(kRefusePeermem) && nic.is_gpu_memory(address)) refuse(EFAULT);
   if (nic.admit(address, use)) {
-    const auto* const last = static_cast<const std::byte*>(address) + bytes - 1;
-    if (!nic.is_gpu_memory(last)) refuse(EFAULT);
+    const std::byte* const end = nic.on_gpu() ? static_cast<const std::byte*>(address) + bytes - 1
+                                              : asked_for_end(address, bytes);
+    if (!nic.is_gpu_memory(end)) refuse(EFAULT);
     return true;
   }
   require_mapped(address, bytes, writable);

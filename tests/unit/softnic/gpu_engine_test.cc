@@ -247,6 +247,16 @@ TEST_F(GpuEngine, GivesUpOnAPeerThatWasKilledAndServesTheOthers) {
   EXPECT_EQ(c.write(0, c.key, 9).kind, CqeOpcode::kRequester);
 }
 
+// UCX registers 65,552 bytes of an allocation of 65,536.
+TEST(GpuMemory, MayEndBehindAnAllocationWithinItsPieceOfTheGpu) {
+  const auto* const begin = reinterpret_cast<const std::byte*>(uintptr_t{0x7f0000200000});
+  EXPECT_EQ(asked_for_end(begin, 65'552), begin);
+  EXPECT_EQ(asked_for_end(begin + 512, 1), begin + 512);
+  EXPECT_EQ(asked_for_end(begin, 2 << 20), begin);
+  EXPECT_EQ(asked_for_end(begin, (2 << 20) + 1), begin + (2 << 20));
+  EXPECT_EQ(asked_for_end(begin + 4096, 5 << 20), begin + (4 << 20));
+}
+
 TEST_F(GpuEngine, SaysWhatIsMissingWhenItsProgramIs) {
   Shared memory;
   const SharedExporter exporter(memory);
