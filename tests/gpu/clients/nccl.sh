@@ -18,6 +18,8 @@ trap 'kill "${pids[@]}" 2>/dev/null || true; rm -rf "$log"' EXIT
 
 export PEAL_SOFTNIC_ENGINE=cpu PEAL_SOFTNIC_FABRIC=nccl-$$
 export NCCL_NET=IB NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_NVLS_ENABLE=0 NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET
+# CUDA would load a kernel at its first launch, while another one waits for the NIC, and hold up the NIC's copies.
+[ -z "${NCCL_NET_GDR_LEVEL:-}" ] || export CUDA_MODULE_LOADING=${CUDA_MODULE_LOADING:-EAGER}
 export NCCL_DEBUG_FILE=$log/%p NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME:-lo}
 export MASTER_ADDR=127.0.0.1 MASTER_PORT=${MASTER_PORT:-29531} WORLD_SIZE=$np
 export LD_LIBRARY_PATH=$softnic${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} LD_PRELOAD=$softnic/libpeal_sysfs.so
