@@ -21,7 +21,8 @@ PACKAGES = {
     "libpeal-dev": ("libdevel", "GPU-initiated one-sided communication: headers",
                     ["usr/include/peal", "usr/lib/libpeal.so", "usr/lib/libpeal*.a", "usr/lib/cmake/peal", "usr/lib/cmake/nvshmem",
                      "usr/lib/pkgconfig/peal*.pc", "usr/share/peal", "usr/bin/peal-cc"]),
-    "peal-tools": ("utils", "GPU-initiated one-sided communication: programs", ["usr/bin/peal-[!c]*", "usr/share/doc/peal"]),
+    "peal-tools": ("utils", "GPU-initiated one-sided communication: programs",
+                   ["usr/bin/peal-[!c]*", "usr/bin/peal-c[!c]*", "usr/share/doc/peal"]),
 }
 # Loaded where it is wanted, and by nobody else.
 OPTIONAL = ("libmpi.so", "libibverbs.so", "libmlx5.so", "libpeal_softnic.so")
@@ -61,6 +62,13 @@ def control(name, version, depends, size):
     if name in recommended:
         lines.insert(5, "Recommends: " + recommended[name])
     return "\n".join(lines) + "\n"
+
+
+def left_out(destdir):
+    """Files of the installation that no package has."""
+    taken = {path for _, _, patterns in PACKAGES.values() for pattern in patterns for path in destdir.glob(pattern)}
+    files = (path for path in destdir.rglob("*") if path.is_symlink() or not path.is_dir())
+    return sorted(str(path.relative_to(destdir)) for path in files if taken.isdisjoint({path, *path.parents}))
 
 
 def make(name, destdir, version, out):
@@ -104,6 +112,8 @@ def main():
     parser.add_argument("--out", required=True, type=pathlib.Path)
     options = parser.parse_args()
     version = json.loads(pathlib.Path(options.version).read_text())["version"] + "-1"
+    if missed := left_out(options.destdir):
+        sys.exit(f"deb: no package has {', '.join(missed)}: add it to PACKAGES of packaging/deb.py")
     options.out.mkdir(parents=True, exist_ok=True)
     for name in PACKAGES:
         make(name, options.destdir, version, options.out)
