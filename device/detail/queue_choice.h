@@ -7,8 +7,8 @@
 //   by warp    ContextFields::by_warp, for calls of a thread or a warp that order nothing but by
 //              fence and quiet, which drain all queues: NVSHMEM's. 32 blocks of 128 threads fill
 //              128 queues then. Where there are somewhat more warps than queues they take turns, so
-//              that none stays where three meet while others are two. Not for windows other than
-//              the heap, whose look-up has no registers left for the choice
+//              that none stays where others are slow, or where three meet while elsewhere two do.
+//              Not for windows other than the heap, whose look-up has no registers left for it
 #pragma once
 
 #include <cstdint>
@@ -35,11 +35,10 @@ PEAL_HD SendQueue* queue_at(const ContextFields& ctx, uint32_t index) {
 /// With this many warps on each queue one more makes little difference.
 inline constexpr uint32_t kManyLayers = 8;
 
-/// True if `warps` share the queues well without turns; and where there are too few queues for the
-/// layers of queue_in_turn() to move apart.
-PEAL_HD constexpr bool share_evenly(uint32_t warps, uint32_t queues) {
-  return warps <= queues || warps % queues == 0 || warps / queues >= kManyLayers ||
-         queues <= kManyLayers;
+/// True if warps change queues: not all warps get on as fast, also where each queue has as many as
+/// the next. With fewer queues than layers two layers would move alike.
+PEAL_HD constexpr bool take_turns(uint32_t warps, uint32_t queues) {
+  return warps > queues && warps / queues < kManyLayers && queues > kManyLayers;
 }
 
 /// The queue of a warp in a turn. Warps [k * queues, (k + 1) * queues) are a layer, in which each
@@ -59,7 +58,7 @@ PEAL_DEVICE uint32_t queue_of_warp(uint32_t queues) {
   const uint32_t blocks = blocks_in_grid();
   const uint32_t warps = (threads_in_block() + kWarpLanes - 1) / kWarpLanes * blocks;
   const uint32_t warp = thread_in_block() / kWarpLanes * blocks + block_in_grid();
-  if (share_evenly(warps, queues)) return warp % queues;
+  if (!take_turns(warps, queues)) return warp % queues;
   return queue_in_turn(warp, queues, static_cast<uint32_t>(now_ns() >> kTurnShift));
 }
 

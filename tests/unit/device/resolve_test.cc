@@ -94,7 +94,7 @@ TEST(QueueChoice, InNoTurnHasAQueueTwoWarpsMoreThanAnother) {
 TEST(QueueChoice, NoWarpStaysWhereMoreMeet) {
   using Case = std::pair<uint32_t, uint32_t>;
   for (const auto& [warps, queues] : {Case{132, 64}, {65, 9}, {17, 10}, {100, 13}}) {
-    ASSERT_FALSE(detail::share_evenly(warps, queues));
+    ASSERT_TRUE(detail::take_turns(warps, queues));
     const uint32_t full = warps / queues * queues;
     std::vector<uint32_t> crowded(warps);  // turns in which its queue had one more than others
     for (uint32_t turn = 0; turn < queues; ++turn) {
@@ -110,14 +110,13 @@ TEST(QueueChoice, NoWarpStaysWhereMoreMeet) {
   }
 }
 
-TEST(QueueChoice, TurnsAreForWarpsThatDoNotShareEvenly) {
-  EXPECT_TRUE(detail::share_evenly(64, 64));
-  EXPECT_TRUE(detail::share_evenly(3, 64));
-  EXPECT_TRUE(detail::share_evenly(128, 64));
-  EXPECT_FALSE(detail::share_evenly(132, 64));
-  EXPECT_TRUE(detail::share_evenly(17, 4)) << "two of the layers would stay together";
-  EXPECT_TRUE(detail::share_evenly(132, 2));
-  EXPECT_TRUE(detail::share_evenly(133, 2)) << "67 and 66";
+TEST(QueueChoice, TurnsAreForSomewhatMoreWarpsThanQueues) {
+  EXPECT_FALSE(detail::take_turns(64, 64));
+  EXPECT_FALSE(detail::take_turns(3, 64));
+  EXPECT_TRUE(detail::take_turns(128, 64));
+  EXPECT_TRUE(detail::take_turns(132, 64));
+  EXPECT_FALSE(detail::take_turns(17, 4)) << "two of the layers would stay together";
+  EXPECT_FALSE(detail::take_turns(132, 9)) << "14 and 15 warps on each";
 }
 
 /// A window whose parts begin at different bytes of a page and have different sizes.
