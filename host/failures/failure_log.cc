@@ -254,6 +254,8 @@ void FailureLog::peer_lost(int pe, int pid) {
   if (!told || told->in_order()) {
     if (auto how = departure_of_process(pid)) group_.left(pe, std::move(*how));
   }
+  // It has told of the PE that it left because of, whose process may take longer to end.
+  if (std::ranges::find(leavers_, pe) != leavers_.end()) lose_leavers();
   lose(pe);
 }
 

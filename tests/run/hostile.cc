@@ -6,9 +6,11 @@
 //
 //   hostile WAY        exit code 2: the job did not come as far as the way
 #include <nvshmem.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -103,6 +105,40 @@ std::function<int()> job(std::function<int()> leave, std::function<int()> meanwh
 }
 
 int exits(int code) { std::exit(code); }
+
+pid_t others[2] = {};  // PE 1's process and PE 2's; at PE 0
+/// At the end of PE 0's process: until that of PE 1 has ended. Then PE 2, which has stopped, hears
+/// of both at once, and ends.
+void outlive_others() {
+  if (others[0] == 0) return;
+  pollfd first_end{static_cast<int>(::syscall(SYS_pidfd_open, others[0], 0)), POLLIN, 0};
+  pollfd second_end{static_cast<int>(::syscall(SYS_pidfd_open, others[1], 0)), POLLIN, 0};
+  if (first_end.fd >= 0) ::poll(&first_end, 1, 60'000);
+  // Again and again, for it may not have stopped yet.
+  for (int i = 0; i < 6'000 && second_end.fd >= 0; ++i) {
+    ::kill(others[1], SIGCONT);
+    if (::poll(&second_end, 1, 10) != 0) return;
+  }
+}
+/// PE 0 exits, and its process is the last to end.
+int exits_last() {
+  std::atexit(outlive_others);
+  if (!begin()) return 2;
+  auto* const pids = static_cast<uint64_t*>(peal_calloc(4, sizeof(uint64_t)));
+  if (pids == nullptr) return 2;
+  if (first()) {
+    if (peal_wait_until(pids + 3, PEAL_UINT64, PEAL_EQ, 2) != 0) return 2;
+    others[1] = static_cast<pid_t>(pids[2]);
+    others[0] = static_cast<pid_t>(pids[1]);
+    return exits(3);
+  }
+  pids[3] = static_cast<uint64_t>(::getpid());
+  if (peal_put(pids + peal_my_pe(), pids + 3, sizeof(uint64_t), 0) != 0) return 2;
+  // As in begin().
+  static_cast<void>(peal_atomic(PEAL_ATOMIC_ADD, pids + 3, 1, sizeof(uint64_t), 0));
+  if (peal_my_pe() == 2) ::raise(SIGSTOP);
+  return wait();
+}
 /// For more than two deadlines of the others, which are whole seconds.
 int work_for_a_while() {
   const char* const text = std::getenv("PEAL_BOOTSTRAP_TIMEOUT");
@@ -308,6 +344,7 @@ const std::map<std::string, std::function<int()>> kWays = {
     {"return_nvshmem", return_nvshmem},
     {"exit3_meet", job([] { return exits(3); }, meet)},
     {"exit3_wait", job([] { return exits(3); }, wait)},
+    {"exit3_last", exits_last},
     {"exit3_end", job([] { return exits(3); }, end)},
     {"exit0_wait", job([] { return exits(0); }, wait)},
     {"quick_exit_wait", job(

@@ -75,6 +75,8 @@ for transport in p2p ibgda proxy; do
   job "3|5" 3 $transport exit3_meet "PE 1: barrier answered -1: .*rank 0 of 3 $left3" "PE 2: barrier .*$left3"
   job "3|5" 3 $transport exit3_wait "PE 1: wait answered -1: .*PE 0 ended before the job did: it $left3" "PE 2: wait .*$left3"
 done
+# Who left because of another one is not named, though its process has ended first.
+job "3|5" 3 p2p exit3_last "PE 2: wait answered -1: .*PE 0 ended before the job did: it $left3"
 job "3|5" 3 p2p exit3_end "PE 2: finalize answered -1: .*rank 0 of 3 $left3"
 job 5 2 p2p exit0_wait 'PE 1: wait answered -1: .*PE 0 called exit\(0\), or returned 0 from main\(\), without finalize'
 job "5|6" 2 p2p quick_exit_wait 'PE 1: wait answered -1: .*it called quick_exit\(\)'
