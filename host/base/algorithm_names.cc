@@ -27,23 +27,22 @@ struct AlgorithmWords {
 constexpr AlgorithmWords kWords[] = {
     {Algorithm::kAny, "", ""},
     {Algorithm::kExchange, "exchange",
-     "each 8 bytes travel as a line that carries its own number, and 16 bits of what call it is "
-     "of: no flag, no fence, no meeting"},
+     "each 8 bytes travel as a line that carries its own number: no flag, no fence, no meeting"},
     {Algorithm::kFetch, "fetch", "each member but the root fetches the message from the root"},
     {Algorithm::kRelay, "relay",
-     "each member but the root fetches a share from the root and stores it at all the others too, "
-     "so that no link carries the message twice"},
+     "each member but the root fetches a share from the root and stores it at all the others: no "
+     "link carries the message twice"},
     {Algorithm::kSwap, "swap", "of two members each lets one half of their blocks change places"},
     {Algorithm::kStore, "store", "each stores to all"},
     {Algorithm::kShares, "shares",
-     "the elements are dealt to the members; each reads its share everywhere and stores the result "
-     "where it is wanted"},
+     "each member reads its share of the elements everywhere and stores the result where it is "
+     "wanted"},
     {Algorithm::kBruck, "bruck",
-     "one meeting that carries the blocks of all to all; each member makes its result of them"},
+     "one meeting carries the blocks of all to all; each member makes its result of them"},
     {Algorithm::kScatter, "scatter",
      "the root puts a share to each member, which puts it to the others"},
     {Algorithm::kStage, "stage",
-     "pieces are fetched into the workspace, worked out there, and put from there"},
+     "pieces are fetched into the workspace, combined there, and put from there"},
     {Algorithm::kInDestination, "in_destination",
      "shares are put to their owners, into `dst`, and come back as results"},
     {Algorithm::kPut, "put", "each puts to all"},
