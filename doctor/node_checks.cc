@@ -54,7 +54,7 @@ Findings check_settings(const Machine& machine) {
     return {{"settings", "", Level::kOk, found}};
   } catch (const Error& error) {
     return {{"settings", "", Level::kFail, error.what(),
-             "correct or unset the variable; README.md lists all"}};
+             "correct or unset the variable; docs/settings.md lists all"}};
   }
 }
 

@@ -80,7 +80,7 @@ def copyright_of(library):
 
 def contents(root, python):
     """What lies where in the wheel: paths by name."""
-    files = {f"peal/{path.relative_to(python)}": path for path in sorted(python.rglob("*")) if path.suffix in (".py", ".typed")}
+    files = {f"peal/{path.relative_to(python)}": path for path in sorted(python.rglob("*")) if path.suffix in (".py", ".typed", ".cpp")}
     binaries = {"lib/libpeal.so.0": (root / "lib/libpeal.so.0").resolve()}
     binaries |= {f"lib/{path.relative_to(root / 'lib')}": path for path in sorted((root / "lib/peal").rglob("*")) if path.is_file()}
     binaries |= {f"bin/{name}": root / "bin" / name for name in ("peal-run", "peal-id", "peal-doctor", "peal-cc")}

@@ -62,6 +62,8 @@ class Source:
 
     def whole(self):
         """The text for the compiler. Its lines are the source's own."""
+        if not self.entries:
+            return self.text
         entries = ", ".join(f"peal::table::entry<&::{name}>({json.dumps(name)})" for name in self.entries)
         name = str(self.file).replace("\\", r"\\").replace('"', r"\"")
         begin = f'#line 1 "{name}"\n' if self.file else ""
@@ -88,6 +90,7 @@ def _macros(compiler):
 class CpuToolchain:
     """peal-cc, which calls g++: kernels of CPUs."""
 
+    call = "peal.kernel"  # whose errors are raised
     _PROGRAM = NATIVE / "bin/peal-cc"
     _OPTIONS = ("-shared", "-fPIC")  # no -fno-gnu-unique: threadIdx and its like are one with libpeal's by such symbols
 
@@ -173,21 +176,21 @@ def _in_temporary():
     return pathlib.Path(tempfile.gettempdir(), f"peal-{os.geteuid()}")
 
 
-def _require_own(place, folder):
+def _require_own(call, place, folder):
     """Refuses what others than this user, or root, may have written: it is loaded."""
     for part in place, folder:
         found = part.lstat() if part == _in_temporary() else part.stat()  # all may put a link there
         if stat.S_ISLNK(found.st_mode) or found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
-            raise Error(f"peal.kernel: others may write to {part}, from which compiled kernels are loaded; chmod go-w it, "
-                        "or give cache= another folder")
+            raise Error(f"{call}: others may write to {part}, from which compiled code is loaded; chmod go-w it, or choose "
+                        "another folder by cache= or XDG_CACHE_HOME")
 
 
-def _folder(place, name):
+def _folder(call, place, name):
     """The folder of an entry, made where it is not there."""
     folder = place / name
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
-    _require_own(place, folder)
+    _require_own(call, place, folder)
     return folder.resolve()
 
 
@@ -261,10 +264,10 @@ def _load_from(folder, tools, source, load):
         return load(_build(tools, source, folder))
 
 
-def loaded(source, load, cache=None):
+def loaded(tools, source, load, cache=None):
     """load(library) of a Source, which is compiled unless the library is there; no process removes it meanwhile. `load`
-    may raise NotLoadable once: then it is compiled anew. Raises CompileError with what the compiler says."""
-    tools = toolchain()
+    may raise NotLoadable once: then it is compiled anew. `tools` are a CpuToolchain or have what it has. Raises
+    CompileError with what the compiler says."""
     compiler = tools.compiler()
     told = [source.whole(), str(source.file), *source.options, "", source.place(), *tools.identity()]
     key = hashlib.sha256("\0".join(told).encode(errors="surrogateescape")).hexdigest()[:32]
@@ -272,14 +275,14 @@ def loaded(source, load, cache=None):
     for place in _places(cache):
         try:
             if compiler is not None:
-                return _load_from(_folder(place, f"{key}-{compiler}"), tools, source, load)
+                return _load_from(_folder(tools.call, place, f"{key}-{compiler}"), tools, source, load)
             for folder in sorted(place.glob(f"{key}-*")):
-                _require_own(place, folder)
+                _require_own(tools.call, place, folder)
                 if (library := _found(folder)) is not None:
                     return load(library)
         except OSError as error:
             problem = f"{place}: {error.strerror}"
     if compiler is None:
         raise tools.no_compiler()
-    raise Error(f"peal.kernel: no folder for compiled kernels: {problem}; give cache= a folder that can be written to, or "
-                "set XDG_CACHE_HOME")
+    raise Error(f"{tools.call}: no folder for compiled code: {problem}; set XDG_CACHE_HOME to one that can be written to, or "
+                "give kernels one by cache=")

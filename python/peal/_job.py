@@ -35,6 +35,7 @@ class Pe:
             must("init", "leave", _reason(error))
             raise
         self.streams = []  # that no wait uses now
+        self.kept = {}  # what peal.torch has one of in a job
 
     def make(self, call, name, *arguments, stream=None):
         """Makes peal_NAME, which may wait for other PEs, and raises in the name of `call` what it says: on a CPU it is done
@@ -129,9 +130,14 @@ def init(device: str | None = None) -> None:
     "cuda:1". Without it the environment does (PEAL_TARGET=gpu, PEAL_DEVICE=1), and without that it is "cpu".
 
     Raises Error where peal is initialised already, in a forked child, and for what libpeal says of the machine."""
+    init_with(device, {})
+
+
+def init_with(device, settings):
+    """init(), with variables for libpeal beside those that `device` stands for."""
     if _why_none == _FORKED:
         raise Error(f"peal.init: {_why_none}")
-    settings = _settings_of(device)
+    settings = settings | _settings_of(device)
     if device is None:
         os.environ.setdefault("PEAL_TARGET", "cpu")
     me = threading.current_thread()

@@ -77,7 +77,8 @@ class Kernel:
         """Compiles and loads it, if that has not been done; the first launch does it otherwise. Needs no init()."""
         with self._lock:
             if self._compiled is None:
-                self._compiled = _build.loaded(self._source, lambda path: _Compiled(path, self._found, self.name), self._cache)
+                self._compiled = _build.loaded(_build.toolchain(), self._source,
+                                               lambda path: _Compiled(path, self._found, self.name), self._cache)
         return self
 
     def __getitem__(self, where):

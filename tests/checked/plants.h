@@ -2,7 +2,7 @@
 //
 // Planted mistakes: small jobs of two PEs or more whose kernels have one mistake each, and what
 // peal must say about it. One table for CPUs (planted_test.cc) and GPUs (tests/gpu/mistakes.cu);
-// docs/checking.md lists it.
+// docs/debugging.md lists it.
 #pragma once
 
 #include <functional>

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""peal for programs of PyTorch: symmetric tensors, torch.ops.peal, the backend "PEAL" of torch's symmetric memory, and layers
+made of them. docs/torch.md has it all in a table."""
+from __future__ import annotations
+
+import warnings
+from typing import Any, Sequence
+
+import torch
+
+import peal
+from peal.errors import CompileError
+from peal.torch import _extension, _ops, _symmetric_memory
+from peal.torch._arena import reserve
+from peal.torch._groups import team
+from peal.torch._start import init
+from peal.torch.moe import Dispatcher, Routing
+from peal.torch.ring import Ring
+
+all_gather, all_reduce, all_to_all = torch.ops.peal.all_gather, torch.ops.peal.all_reduce, torch.ops.peal.all_to_all
+barrier, broadcast, reduce_scatter = torch.ops.peal.barrier, torch.ops.peal.broadcast, torch.ops.peal.reduce_scatter
+put, put_signal, signal_wait = torch.ops.peal.put, torch.ops.peal.put_signal, torch.ops.peal.signal_wait
+
+
+def empty(*shape: int | Sequence[int], dtype: torch.dtype | None = None) -> torch.Tensor:
+    """A symmetric tensor with undefined values, where the job's arrays lie. Collective, as peal.empty() is."""
+    sizes = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
+    return torch.from_dlpack(peal.empty(sizes, dtype or torch.get_default_dtype()))
+
+
+def zeros(*shape: int | Sequence[int], dtype: torch.dtype | None = None) -> torch.Tensor:
+    """As empty(), filled with 0."""
+    sizes = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
+    return torch.from_dlpack(peal.zeros(sizes, dtype or torch.get_default_dtype()))
+
+
+def _register_backend():
+    try:
+        _extension.module().register(_symmetric_memory.Allocator())
+    except (CompileError, peal.Error) as error:
+        warnings.warn(f"{error}\nset_backend(\"PEAL\") will not find it; all else of peal.torch works", stacklevel=3)
+
+
+_register_backend()
+
+__all__ = [
+    "Dispatcher", "Ring", "Routing", "all_gather", "all_reduce", "all_to_all", "barrier", "broadcast", "empty", "init", "put",
+    "put_signal", "reduce_scatter", "reserve", "signal_wait", "team", "zeros",
+]

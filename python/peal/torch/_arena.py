@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Symmetric memory that this PE gives out and takes back by itself, without a collective call.
+
+The arena is one array of every PE. Where its blocks lie differs from PE to PE; who wants to reach another PE's block asks
+for its offset (rendezvous). So a block may be made and dropped at any time: by torch's allocator, by the collector."""
+import bisect
+import threading
+
+from peal._array import empty
+from peal._job import current
+from peal._library import FUNCTIONS
+from peal.errors import ArgumentError, Error
+
+_ALIGNMENT = 512  # of torch's CUDA allocator
+_DEFAULT_BYTES = {True: 1 << 30, False: 64 << 20}  # whether on a GPU
+
+
+class Block:
+    """Memory of an arena, given back when nothing refers to it."""
+
+    def __init__(self, arena, offset, nbytes, room):
+        self.arena, self.offset, self.nbytes, self.room = arena, offset, nbytes, room  # what was asked for; what it takes
+        self.address = arena.base + offset
+
+    def __del__(self):
+        self.arena.give_back(self)
+
+
+class Arena:
+    """Blocks of one symmetric array, first fit."""
+
+    def __init__(self, number, nbytes):
+        self.number, self.nbytes = number, nbytes  # numbers are the same on all PEs
+        self.array = empty(nbytes, "uint8")
+        self.base = self.array.address
+        self._free = [(0, nbytes)]  # (offset, bytes) by offset
+        self._lock = threading.RLock()  # the collector may drop a Block while this thread is inside
+
+    def take(self, nbytes):
+        """A Block, or None where there is no room."""
+        wanted = max(_ALIGNMENT, -(-nbytes // _ALIGNMENT) * _ALIGNMENT)
+        with self._lock:
+            for i, (offset, size) in enumerate(self._free):
+                if size >= wanted:
+                    self._free[i:i + 1] = [(offset + wanted, size - wanted)] if size > wanted else []
+                    return Block(self, offset, nbytes, wanted)
+        return None
+
+    def give_back(self, block):
+        with self._lock:
+            i = bisect.bisect(self._free, (block.offset,))
+            begin, end = block.offset, block.offset + block.room
+            if i < len(self._free) and self._free[i][0] == end:
+                end += self._free.pop(i)[1]
+            if i > 0 and sum(self._free[i - 1]) == begin:
+                begin = self._free.pop(i - 1)[0]
+                i -= 1
+            self._free.insert(i, (begin, end - begin))
+
+    def at(self, offset, pe):
+        """Where a PE's byte at `offset` is mapped here; None where only a NIC reaches it."""
+        return current("rendezvous").caller.directly(lambda _: FUNCTIONS["ptr"](self.base + offset, pe), "rendezvous")
+
+
+def all_of(call):
+    """The Arenas of this PE's part in the job."""
+    return current(call).kept.setdefault(("arenas",), [])
+
+
+def reserve(nbytes: int) -> None:
+    """Collective: sets `nbytes` of each PE's symmetric memory aside for symm_mem.empty(), which is not collective then. May
+    be called again for more. Without it the first symm_mem.empty() is, for 1 GiB of a GPU or 64 MiB of a CPU."""
+    if not isinstance(nbytes, int) or nbytes <= 0:
+        raise ArgumentError(f"peal.torch.reserve: nbytes {nbytes!r}: give a number of bytes")
+    arenas = all_of("reserve")
+    arenas.append(Arena(len(arenas), nbytes))
+
+
+def take(nbytes):
+    """A Block of any arena. Raises Error where none has room."""
+    arenas = all_of("empty")
+    if not arenas:
+        reserve(_DEFAULT_BYTES[current("empty").device.is_gpu])
+    for arena in arenas:
+        block = arena.take(nbytes)
+        if block is not None:
+            return block
+    raise Error(f"peal.torch: no room for {nbytes} bytes in {sum(arena.nbytes for arena in arenas)} of symmetric memory set aside; "
+                "call peal.torch.reserve() with more on all PEs, before, or drop tensors")

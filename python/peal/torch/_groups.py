@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Groups of torch.distributed as PEs of the job, and the teams that make their collective calls."""
+from __future__ import annotations
+
+from typing import Any
+
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+
+from peal._job import current
+from peal._team import Team, world
+from peal.errors import ArgumentError
+
+Which = Any  # a ProcessGroup, the name of one, or None: all PEs
+
+
+class Group:
+    """Rank i is PE `pes[i]`; `rank` is this PE's. `process_group` is None for all PEs of a job that torch knows nothing of."""
+
+    def __init__(self, name: str, pes: tuple[int, ...], rank: int, process_group: Any):
+        self.name, self.pes, self.rank, self.process_group = name, pes, rank, process_group
+
+    size = property(lambda self: len(self.pes))
+
+
+def of(call: str, group: Which) -> Group:
+    """The Group that a program names. Raises ArgumentError where ranks of torch are not the PEs of the job."""
+    name = group.group_name if isinstance(group, dist.ProcessGroup) else group or ""
+    if not isinstance(name, str):
+        raise ArgumentError(f"peal.torch.{call}: group {group!r}: give a ProcessGroup, its name, or None for all PEs")
+    kept = current(call).kept
+    found = kept.get(("group", name))
+    if found is None or found.process_group is not _resolve(call, name):  # a name may come again for another group
+        found = kept["group", name] = _make(call, name)
+        kept.pop(("team", name), None)
+    return found
+
+
+def _resolve(call, name):
+    if name == "":
+        return None
+    try:
+        return distributed_c10d._resolve_process_group(name)
+    except (RuntimeError, KeyError, AttributeError) as error:
+        raise ArgumentError(f"peal.torch.{call}: group {name!r}: {error}; give a ProcessGroup that this PE is a member of") from None
+
+
+def _make(call, name):
+    pe = current(call)
+    process_group = _resolve(call, name)
+    if process_group is None:
+        return Group("", tuple(range(pe.n_pes)), pe.my_pe, None)
+    ranks_of_pes = pe.kept.get("ranks", range(pe.n_pes))
+    if dist.get_rank() != ranks_of_pes[pe.my_pe] or dist.get_world_size() < pe.n_pes:
+        raise ArgumentError(f"peal.torch.{call}: this process is rank {dist.get_rank()} of {dist.get_world_size()} for torch and PE "
+                            f"{pe.my_pe} of {pe.n_pes} for peal; start both from one launcher, or peal by peal.torch.init()")
+    ranks = dist.get_process_group_ranks(process_group)
+    if not set(ranks) <= set(ranks_of_pes):
+        raise ArgumentError(f"peal.torch.{call}: group {name!r} has ranks {ranks}, of which peal's job has {list(ranks_of_pes)} alone")
+    pes = tuple(ranks_of_pes.index(rank) for rank in ranks)
+    return Group(name, pes, pes.index(pe.my_pe), process_group)
+
+
+def team(group: Which = None) -> Team:
+    """The Team of a group's members, which ends with the job. The first call for a group of fewer than all PEs is collective
+    among all PEs: each gives the group that it is a member of, as the groups of one dimension of a DeviceMesh."""
+    found = of("team", group)
+    kept = current("team").kept
+    if ("team", found.name) not in kept:
+        everyone = found.size == current("team").n_pes
+        kept["team", found.name] = world() if everyone else world().split(found.pes[0], found.rank)
+    return kept["team", found.name]
+
+
+def store(call: str, group: Group) -> Any:
+    """The store by which the members tell one another what they have. Raises ArgumentError without torch.distributed."""
+    if group.process_group is None:
+        raise ArgumentError(f"peal.torch.{call}: give a group of torch.distributed, which has a store; call "
+                            "torch.distributed.init_process_group() first")
+    return distributed_c10d._get_process_group_store(group.process_group)

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Symmetric memory that operations copy to and from, for tensors that lie elsewhere."""
+import math
+
+import torch
+
+from peal import _stream
+from peal._array import empty
+from peal._job import current
+from peal.errors import ArgumentError
+
+_LEAST = 1 << 20  # bytes
+
+
+class Staging:
+    """One pair of buffers, for the calls of one team, of which there is one at a time."""
+
+    def __init__(self):
+        self._buffers = []  # pairs; the last is the largest. Graphs may have been made with the others
+
+    def pair(self, call, src_shape, dst_shape, dtype):
+        """Two tensors, at the same place on all PEs. Collective among all PEs where more memory is wanted than before."""
+        wanted = max(math.prod(src_shape), math.prod(dst_shape)) * dtype.itemsize
+        if not self._buffers or self._buffers[-1][0].numel() < wanted:
+            self._grow(call, wanted)
+        return (buffer[:math.prod(shape) * dtype.itemsize].view(dtype).view(shape)
+                for buffer, shape in zip(self._buffers[-1], (src_shape, dst_shape)))
+
+    def _grow(self, call, wanted):
+        device = current(call).device
+        if device.is_gpu and device.is_capturing(_stream.current(device)):
+            raise ArgumentError(f"peal.torch.{call}: the current stream captures a graph, and there is no symmetric memory for "
+                                f"{wanted} bytes yet; make the call once before, with tensors as large")
+        size = max(_LEAST, 1 << (wanted - 1).bit_length())
+        self._buffers.append(tuple(torch.from_dlpack(empty(size, torch.uint8)) for _ in range(2)))
+
+
+def of_team(call, name):
+    """The Staging of a group's team."""
+    kept = current(call).kept
+    return kept.setdefault(("staging", name), Staging())

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// torch's interface of symmetric memory (torch/csrc/distributed/c10d/symm_mem/SymmetricMemory.hpp) for objects of
+// Python's, which decide everything. Compiled against the torch that imports it (_extension.py).
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/symm_mem/SymmetricMemory.hpp>
+
+namespace py = pybind11;
+namespace symm = c10d::symmetric_memory;
+
+namespace {
+
+// A reference to an object of Python's that threads without the interpreter's lock may drop; at the interpreter's end
+// nobody drops it.
+std::shared_ptr<py::object> shared(py::object object) {
+  return {new py::object(std::move(object)), [](py::object* held) {
+            if (Py_IsInitialized() == 0 || symm::is_finalizing()) return;
+            py::gil_scoped_acquire lock;
+            delete held;
+          }};
+}
+
+std::vector<void*> pointers(const py::object& object, const char* name) {
+  std::vector<void*> found;
+  for (const auto& one : object.attr(name).cast<std::vector<uint64_t>>()) found.push_back(reinterpret_cast<void*>(one));
+  return found;
+}
+
+at::Tensor on_device(const std::vector<void*>& pointers, c10::Device device) {
+  at::Tensor numbers = at::empty({static_cast<int64_t>(pointers.size())}, at::kLong);
+  for (size_t i = 0; i < pointers.size(); ++i)
+    numbers[static_cast<int64_t>(i)] = reinterpret_cast<int64_t>(pointers[i]);
+  return numbers.to(device);
+}
+
+// A rendezvous.Handle. What never changes is copied out of it once.
+class Memory : public symm::SymmetricMemory {
+ public:
+  Memory(const py::object& handle, size_t offset)
+      : handle_(shared(handle)),
+        offset_(offset),
+        buffers_(pointers(handle, "buffers")),
+        pads_(pointers(handle, "pads")),
+        bytes_(handle.attr("nbytes").cast<size_t>()),
+        rank_(handle.attr("rank").cast<int>()),
+        pes_(handle.attr("pes").cast<std::vector<int>>()),
+        device_(handle.attr("device").cast<std::string>()) {}
+
+  std::vector<void*> get_buffer_ptrs() override { return buffers_; }
+  std::vector<void*> get_signal_pad_ptrs() override { return pads_; }
+  void** get_buffer_ptrs_dev() override { return table(buffers_on_device_, buffers_); }
+  void** get_signal_pad_ptrs_dev() override { return table(pads_on_device_, pads_); }
+  size_t get_buffer_size() override { return bytes_; }
+  size_t get_offset() override { return offset_; }
+  bool has_multicast_support() override { return false; }
+  void* get_multicast_ptr() override { return nullptr; }
+  int get_rank() override { return rank_; }
+  int get_world_size() override { return static_cast<int>(pes_.size()); }
+  c10::Device get_device() override { return device_; }
+  const std::vector<int>& get_rank_to_global_rank() override { return pes_; }
+
+  int* get_rank_to_global_rank_dev() override {
+    if (!pes_on_device_.defined()) pes_on_device_ = at::tensor(pes_, at::kInt).to(device_);
+    return pes_on_device_.data_ptr<int>();
+  }
+
+  bool world_within_direct_access() override {
+    return std::find(buffers_.begin(), buffers_.end(), nullptr) == buffers_.end();
+  }
+
+  void barrier(int channel, size_t timeout_ms) override { call("barrier", channel, timeout_ms); }
+  void put_signal(int rank, int channel, size_t timeout_ms) override { call("put_signal", rank, channel, timeout_ms); }
+  void wait_signal(int rank, int channel, size_t timeout_ms) override { call("wait_signal", rank, channel, timeout_ms); }
+
+ private:
+  template <typename... Arguments>
+  void call(const char* name, Arguments... arguments) {
+    py::gil_scoped_acquire lock;
+    handle_->attr(name)(arguments...);
+  }
+
+  void** table(at::Tensor& kept, const std::vector<void*>& pointers) {
+    if (!kept.defined()) kept = on_device(pointers, device_);
+    return reinterpret_cast<void**>(kept.data_ptr());
+  }
+
+  std::shared_ptr<py::object> handle_;
+  size_t offset_;
+  std::vector<void*> buffers_, pads_;
+  size_t bytes_;
+  int rank_;
+  std::vector<int> pes_;
+  c10::Device device_;
+  at::Tensor buffers_on_device_, pads_on_device_, pes_on_device_;
+};
+
+// A symmetric_memory.Allocator.
+class Allocator : public symm::SymmetricMemoryAllocator {
+ public:
+  explicit Allocator(const py::object& object) : object_(shared(object)) {}
+
+  void* alloc(size_t bytes, int device, const std::optional<std::string>& /*group*/) override {
+    py::gil_scoped_acquire lock;
+    return reinterpret_cast<void*>(object_->attr("allocate")(bytes, device).cast<uint64_t>());
+  }
+
+  void free(void* pointer) override {
+    if (Py_IsInitialized() == 0 || symm::is_finalizing()) return;
+    py::gil_scoped_acquire lock;
+    const auto begin = reinterpret_cast<uint64_t>(pointer);
+    const auto end = begin + object_->attr("free")(begin).cast<uint64_t>();
+    met_.erase(met_.lower_bound({begin, ""}), met_.lower_bound({end, ""}));
+  }
+
+  size_t get_alloc_size(void* pointer) override {
+    py::gil_scoped_acquire lock;
+    return object_->attr("size_of")(reinterpret_cast<uint64_t>(pointer)).cast<size_t>();
+  }
+
+  c10::intrusive_ptr<symm::SymmetricMemory> rendezvous(void* pointer, const std::optional<std::string>& group) override {
+    py::gil_scoped_acquire lock;
+    const auto address = reinterpret_cast<uint64_t>(pointer);
+    auto& met = met_[{address, group.value_or("")}];
+    if (!met) {
+      const py::tuple found = object_->attr("rendezvous")(address, group);
+      met = c10::make_intrusive<Memory>(found[0], found[1].cast<size_t>());
+    }
+    return met;
+  }
+
+  bool has_multicast_support(int /*device*/) override { return false; }
+
+  c10::DeviceType supported_device_type() override {
+    py::gil_scoped_acquire lock;
+    return c10::Device(object_->attr("device")().cast<std::string>()).type();
+  }
+
+  std::string name() override { return "PEAL"; }
+
+ private:
+  std::shared_ptr<py::object> object_;
+  // By address and group, until the address is freed. The interpreter's lock guards it.
+  std::map<std::pair<uint64_t, std::string>, c10::intrusive_ptr<Memory>> met_;
+};
+
+}  // namespace
+
+PYBIND11_MODULE(peal_symmetric_memory, module) {
+  module.def("register", [](const py::object& allocator) {
+    symm::register_availability("PEAL", c10::make_intrusive<Allocator>(allocator));
+  });
+}

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""peal.torch, on a GPU or a CPU: peal-run -n N python with_torch.py, where torch is."""
+import os
+import tempfile
+import unittest
+
+import cases
+import peal
+import torch
+import torch.distributed as dist
+import torch.distributed._symmetric_memory as symm_mem
+
+import peal.torch as pt
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+class Operations(cases.OnStreams):
+    def test_collectives_and_their_gradients(self):
+        me, n = self.me, self.n
+        x = torch.arange(2.0 * n, device=DEVICE).reshape(2 * n, 1).add(100 * me).requires_grad_()
+        everyone = [torch.arange(2.0 * n, device=DEVICE).reshape(2 * n, 1) + 100 * pe for pe in range(n)]
+        weights = torch.rand(2 * n, 1, device=DEVICE)
+        total = sum(everyone)
+        for made, wanted in (
+                (pt.all_reduce(x), total), (pt.all_gather(x), torch.cat(everyone)),
+                (pt.reduce_scatter(x), total[2 * me:2 * me + 2]), (pt.broadcast(x, n - 1), everyone[-1]),
+                (pt.all_to_all(x), torch.cat([one[2 * me:2 * me + 2] for one in everyone])),
+                (pt.all_reduce(x.detach(), "max"), everyone[-1])):
+            self.assertTrue(torch.equal(made, wanted), (made, wanted))
+        # The gradient of sum(w * f(x)) is what f's transpose makes of all members' w.
+        got, = torch.autograd.grad((pt.all_reduce(x) * weights).sum(), x)
+        self.assertTrue(torch.allclose(got, pt.all_reduce(weights)))
+        got, = torch.autograd.grad((pt.all_to_all(x) * weights).sum(), x)
+        self.assertTrue(torch.equal(got, pt.all_to_all(weights)))
+        got, = torch.autograd.grad(pt.all_gather(x).sum(), x)
+        self.assertTrue((got == n).all())
+        got, = torch.autograd.grad(pt.reduce_scatter(x).sum(), x)
+        self.assertTrue((got == 1).all())
+        got, = torch.autograd.grad((pt.broadcast(x, 0) * weights).sum(), x)
+        self.assertTrue(torch.allclose(got, pt.all_reduce(weights) * (me == 0)))
+
+    def test_refuses_shapes_and_gradients(self):
+        with self.refused("peal.torch.all_to_all: x of shape", f"no multiple of the group's {self.n} members"):
+            pt.all_to_all(torch.ones((self.n + 1,) if self.n > 1 else (), device=DEVICE))
+        x = torch.ones(3, device=DEVICE, requires_grad=True)
+        with self.refused("all_reduce: op 'max' has no gradient"):
+            pt.all_reduce(x, "max").sum().backward()
+        with self.refused("peal.torch.put: dst of shape .3,. is not in symmetric memory"):
+            pt.put(torch.ones(3, device=DEVICE), pt.zeros(3), self.next)
+        with self.refused("group 'no such group'"):
+            pt.all_reduce(x, "sum", "no such group")
+
+    def test_compiled_code_keeps_the_order(self):
+        inbox, word, src = pt.zeros(8), pt.zeros(1, dtype=torch.int64), pt.zeros(8)
+
+        @torch.compile(fullgraph=True)
+        def step(x, inbox, word, src, turn: int):
+            src.copy_(x * 2)
+            pt.put_signal(inbox, src, self.next, word, turn, "set")
+            pt.signal_wait(word, turn, [inbox])
+            y = inbox + pt.all_reduce(x)
+            pt.barrier([inbox, word])
+            return y
+
+        for turn in 1, 2, 3:
+            y = step(torch.full((8,), float(self.me + turn), device=DEVICE), inbox, word, src, turn)
+            wanted = 2 * (self.before + turn) + self.n * turn + self.n * (self.n - 1) // 2
+            self.assertTrue((y == wanted).all(), (turn, y, wanted))
+
+    @unittest.skipUnless(DEVICE == "cuda", "graphs are a GPU's")
+    def test_graphs_replay(self):
+        x = torch.zeros(1000, device=DEVICE)
+        with self.refused("all_reduce: the current stream captures a graph, and there is no symmetric memory for"):
+            with torch.cuda.graph(torch.cuda.CUDAGraph()):
+                pt.all_reduce(torch.empty(1 << 24, device=DEVICE))
+        pt.all_reduce(x), pt.all_to_all(x[:10 * self.n])
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = pt.all_to_all(pt.all_reduce(x)[:10 * self.n])
+        for turn in range(1000):
+            x.fill_(turn + self.me)
+            graph.replay()
+        self.assertTrue((y == 999 * self.n + self.n * (self.n - 1) // 2).all())
+
+
+class Layers(cases.OnStreams):
+    def routed(self, dispatcher, tokens):
+        torch.manual_seed(self.me + tokens)
+        experts = torch.stack([torch.randperm(dispatcher.n_experts)[:dispatcher.top_k] for _ in range(tokens)]).to(DEVICE)
+        x = torch.randn(tokens, dispatcher.hidden, device=DEVICE, requires_grad=True)
+        return experts, x, torch.rand(tokens, dispatcher.top_k, device=DEVICE, requires_grad=True)
+
+    def test_a_mixture_of_experts_is_as_on_one_pe(self):
+        for capacity in None, 50 * 3 * self.n // 2 + 200:
+            dispatcher = pt.Dispatcher(50, 16, 4 * self.n, 3, torch.float32, capacity=capacity)
+            factors = torch.arange(1.0, 4 * self.n + 1, device=DEVICE)  # what expert i multiplies by
+            mine = factors[4 * self.me:4 * self.me + 4]
+            for tokens in 50, 31 - self.me, 1:
+                experts, x, weights = self.routed(dispatcher, tokens)
+                routing = dispatcher.route(experts)
+                rows = dispatcher.dispatch(x, routing)
+                total = int(routing.total)
+                self.assertEqual(int(routing.per_expert.sum()), total)
+                self.assertTrue((rows[total:] == 0).all())
+                by = torch.zeros(dispatcher.capacity, device=DEVICE)
+                by[:total] = torch.repeat_interleave(mine, routing.per_expert)
+                got = dispatcher.combine((rows * by[:, None]) ** 2, weights, routing)
+                wanted = ((x[:, None, :] * factors[experts][..., None]) ** 2 * weights[..., None]).sum(1)
+                self.assertTrue(torch.allclose(got, wanted, rtol=1e-3), (got - wanted).abs().max())
+                upstream = torch.randn_like(got)
+                for a, b in zip(torch.autograd.grad(got, (x, weights), upstream), torch.autograd.grad(wanted, (x, weights), upstream)):
+                    self.assertTrue(torch.allclose(a, b, rtol=1e-3, atol=1e-2), (a - b).abs().max())
+
+    def test_refuses_what_a_dispatcher_was_not_made_for(self):
+        dispatcher = pt.Dispatcher(4, 8, self.n, 1, torch.float32)
+        routing = dispatcher.route(torch.zeros(4, 1, dtype=torch.int64, device=DEVICE))
+        with self.refused("route: experts has shape .5, 1.; give .tokens, 1. with up to 4"):
+            dispatcher.route(torch.zeros(5, 1, dtype=torch.int64, device=DEVICE))
+        with self.refused("dispatch: tokens has shape .3, 8.; give .4, 8."):
+            dispatcher.dispatch(torch.zeros(3, 8, device=DEVICE), routing)
+        with self.refused("dispatch: a tensor of torch.float16"):
+            dispatcher.dispatch(torch.zeros(4, 8, device=DEVICE, dtype=torch.float16), routing)
+        if self.n > 1:
+            with self.refused("n_experts 1 is no multiple of the group's"):
+                pt.Dispatcher(4, 8, 1, 1, torch.float32)
+
+    def test_ring_attention_is_as_on_one_pe(self):
+        ring = pt.Ring((2, 5, 8), torch.float64)
+        q = torch.randn(5, 8, dtype=torch.float64, device=DEVICE)
+        kv = torch.randn(2, 5, 8, dtype=torch.float64, device=DEVICE, requires_grad=True)
+        everyone_q = pt.all_gather(q).view(self.n, 5, 8)
+        whole = torch.cat(list(pt.all_gather(kv.detach()).view(self.n, 2, 5, 8)), 1).requires_grad_()
+        outputs = [torch.softmax(one @ whole[0].T, 1) @ whole[1] for one in everyone_q]
+        wanted, = torch.autograd.grad(sum(one.sum() for one in outputs), whole)
+        for _ in range(3):
+            block, numerator, denominator = kv, 0, 0
+            for step in range(ring.size):
+                coming = ring.shift(block) if step + 1 < ring.size else None
+                scores = (q @ block[0].T).exp()
+                numerator, denominator = numerator + scores @ block[1], denominator + scores.sum(1, keepdim=True)
+                block = coming.wait() if coming else None
+            out = numerator / denominator
+            self.assertTrue(torch.allclose(out, outputs[self.me]))
+            got, = torch.autograd.grad(out.sum(), kv)
+            self.assertTrue(torch.allclose(got, wanted[:, 5 * self.me:5 * self.me + 5]))
+        with self.refused("Ring.shift: a block of shape .3,."):
+            ring.shift(torch.zeros(3, device=DEVICE))
+
+
+class SymmetricMemory(cases.OnStreams):
+    def tensor(self, *shape, dtype=torch.int64):
+        return symm_mem.empty(*shape, dtype=dtype, device=torch.device(DEVICE, torch.cuda.current_device()) if DEVICE == "cuda" else DEVICE)
+
+    def test_tensors_that_lie_at_different_places(self):
+        before = self.tensor(1 + 100 * self.me)  # this PE's own affair
+        x = self.tensor(4, 100)
+        memory = symm_mem.rendezvous(x, dist.group.WORLD)
+        self.assertEqual((memory.rank, memory.world_size, memory.buffer_size >= 3200), (self.me, self.n, True))
+        self.assertIs(symm_mem.rendezvous(x, dist.group.WORLD).rank, memory.rank)
+        x.fill_(self.me)
+        memory.barrier()
+        if memory.buffer_ptrs[self.next] != 0:
+            theirs = memory.get_buffer(self.next, (4, 100), torch.int64)
+            self.assertTrue((theirs == self.next).all())
+            memory.barrier(channel=1)
+            theirs.fill_(1000 + self.me)
+            memory.put_signal(self.next, channel=2)
+            memory.wait_signal(self.before, channel=2)
+            self.assertTrue((x == 1000 + self.before).all())
+        memory.barrier()
+        self.assertTrue((memory.get_signal_pad(self.me) == 0).all())
+        del before
+
+    def test_pads_are_a_group_s_own(self):
+        if self.n < 3:
+            self.skipTest("two groups want three PEs")
+        groups = [dist.new_group([0, 1]), dist.new_group([1, 2])]
+        x = self.tensor(10)
+        mine = [symm_mem.rendezvous(x, group) for i, group in enumerate(groups) if self.me in (i, i + 1)]
+        for _ in range(3):
+            for memory in mine:
+                memory.barrier()
+        if self.me == 1:
+            self.assertNotEqual(mine[0].signal_pad_ptrs[mine[0].rank], mine[1].signal_pad_ptrs[mine[1].rank])
+
+    def test_mistakes(self):
+        x = self.tensor(10)
+        memory = symm_mem.rendezvous(x, dist.group.WORLD)
+        with self.refused("SymmetricMemory.barrier: channel 10000000: there are"):
+            memory.barrier(channel=10000000)
+        with self.refused("SymmetricMemory.put_signal: rank 77: the group's ranks are 0 to"):
+            memory.put_signal(77)
+        with self.refused("rendezvous: the tensor is not of symm_mem.empty"):
+            symm_mem.rendezvous(torch.empty(10, device=DEVICE), dist.group.WORLD)
+        with self.assertRaisesRegex((peal.Error, torch.OutOfMemoryError), "no room for .* in .* of symmetric memory set aside"):
+            self.tensor(1 << 33)
+
+    def test_what_is_dropped_is_used_again(self):
+        for turn in range(300):  # more than an arena has, and in another order on each PE
+            held = [self.tensor(1 << 17) for _ in range(1 + (turn + self.me) % 3)]
+        self.assertEqual(len(held), 1 + (299 + self.me) % 3)
+
+    @unittest.skipUnless(DEVICE == "cuda", "torch's kernels are a GPU's")
+    def test_torch_s_own_kernels(self):
+        x = self.tensor(1 << 14, dtype=torch.bfloat16)
+        memory = symm_mem.rendezvous(x, dist.group.WORLD)
+        if not all(memory.buffer_ptrs):
+            self.skipTest("a peer's memory is not mapped")
+        name = dist.group.WORLD.group_name
+        wanted = self.n * (self.n + 1) // 2
+        for call in torch.ops.symm_mem.one_shot_all_reduce, torch.ops.symm_mem.two_shot_all_reduce_:
+            x.fill_(self.me + 1)
+            memory.barrier()
+            self.assertTrue((call(x, "sum", name) == wanted).all())
+            memory.barrier()
+
+
+if __name__ == "__main__":
+    with peal.job(DEVICE):
+        if DEVICE == "cuda":
+            torch.cuda.set_device(peal.device())
+        dist.init_process_group("gloo", init_method=f"file://{tempfile.gettempdir()}/peal-torch-{os.getppid()}",
+                                rank=peal.my_pe(), world_size=peal.n_pes())
+        symm_mem.set_backend("PEAL")
+        unittest.main(verbosity=1 + (peal.my_pe() == 0), exit=False, failfast=True)
+        dist.destroy_process_group()
