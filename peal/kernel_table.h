@@ -31,7 +31,7 @@
 
 namespace peal::table {
 
-inline constexpr uint32_t kVersion = 1;  // of what follows
+inline constexpr uint32_t kVersion = 2;  // of what follows
 
 enum class ParameterKind : uint32_t {
   kOther,  // any other trivially copyable type
@@ -54,12 +54,15 @@ struct Parameter {
   const char* type;  // a text with "T = " and the type's name in it
 };
 
-/// A launch. `error` has room for a sentence of `error_bytes`.
+/// A launch. `stream`: where it is started, a cudaStream_t (cudaStreamLegacy is the default one)
+/// or, on a CPU, a Stream; nullptr: one of its own. `error` has room for a sentence of
+/// `error_bytes`.
 struct LaunchRequest {
   uint32_t blocks[3];
   uint32_t threads[3];
   size_t shared_bytes;
   void* const* arguments;
+  void* stream;
   char* error;
   size_t error_bytes;
 };
@@ -68,8 +71,9 @@ struct Entry {
   const char* name;
   const Parameter* parameters;
   size_t parameter_count;
-  /// Launches, and returns when the kernel has ended. 0; or 1 where it could not start or failed,
-  /// with the reason in `error`. Failures of peal's calls are told by peal_check().
+  /// Launches, and without a stream returns when the kernel has ended. 0; or 1 where it could not
+  /// start or failed, with the reason in `error`. Failures of peal's calls are told by
+  /// peal_check().
   int (*launch)(const LaunchRequest*);
 };
 
@@ -142,9 +146,12 @@ struct Launcher<kKernel> {
     const auto& [bx, by, bz] = start.blocks;
     const auto& [tx, ty, tz] = start.threads;
     try {
-      const Grid grid{
-          .blocks = {bx, by, bz}, .threads = {tx, ty, tz}, .shared_bytes = start.shared_bytes};
-      peal::launch(grid, kKernel, *static_cast<Parameters*>(start.arguments[kAt])...).wait();
+      const Grid grid{.blocks = {bx, by, bz},
+                      .threads = {tx, ty, tz},
+                      .shared_bytes = start.shared_bytes,
+                      .stream = start.stream};
+      auto run = peal::launch(grid, kKernel, *static_cast<Parameters*>(start.arguments[kAt])...);
+      if (start.stream == nullptr) run.wait();
       return 0;
     } catch (const std::exception& error) {
       std::snprintf(start.error, start.error_bytes, "%s", error.what());

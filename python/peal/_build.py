@@ -8,43 +8,25 @@
                                                          together one compiles, and none removes what another loads
 
 HASH is of source, options, compiler's name and this package, COMPILER of what that name stands for: where there is no
-compiler any will do. What kernels run on is one class, of which CPUs have the only one so far."""
+compiler any will do. Who compiles is a Toolchain (_toolchains.py, torch/_extension.py)."""
 import contextlib
 import dataclasses
 import errno
 import fcntl
-import functools
 import hashlib
 import json
 import os
 import pathlib
 import re
-import shutil
 import stat
-import subprocess
 import tempfile
 import time
-import warnings
 
-from peal import _job
-from peal._library import NATIVE
-from peal.errors import CompileError, Error
+from peal.errors import Error
 
-TEXT_NAME = "<source>"  # what errors call a source that is no file
 _KEPT_S = 24 * 3600  # libraries that are no longer wanted here: a process without the lock may be loading one
 # Options that mean the same in every folder.
 _ANYWHERE = re.compile(r"-(O\w*|g\w*|[DU].+|[fmW][\w+-]*(=\w+)?|std=.+|l.+|[IL]/.+)|/.+", re.S)
-# A library shows its table, and shares with libpeal the lanes' variables (simt/lanes/lane.h). All else is its own, also
-# where another library has something of that name: g++ makes inline variables one for a whole process else.
-_EXPORTS = """{
-  global:
-    peal_kernel_table;
-    extern "C++" {
-      "peal::simt::threadIdx"; "peal::simt::blockIdx"; "peal::simt::blockDim"; "peal::simt::gridDim";
-    };
-  local: *;
-};
-"""
 
 
 class NotLoadable(Error):
@@ -73,82 +55,6 @@ class Source:
     def place(self):
         """The folder that options are relative to, where that matters."""
         return "" if all(_ANYWHERE.fullmatch(one) for one in self.options) else os.getcwd()
-
-
-@functools.cache
-def _macros(compiler):
-    """What a compiler defines, which tells its kind and version. "" where there is none."""
-    if compiler is None:
-        return ""
-    told = subprocess.run([compiler, "-dM", "-E", "-x", "c++", os.devnull], capture_output=True, text=True, errors="replace",
-                          check=False)
-    if told.returncode != 0:
-        raise CompileError(f"peal.kernel: {compiler} -dM -E: {told.stderr.strip() or 'failed'}; name g++ 12 or newer by CXX")
-    return told.stdout
-
-
-class CpuToolchain:
-    """peal-cc, which calls g++: kernels of CPUs."""
-
-    call = "peal.kernel"  # whose errors are raised
-    _PROGRAM = NATIVE / "bin/peal-cc"
-    _OPTIONS = ("-shared", "-fPIC")  # no -fno-gnu-unique: threadIdx and its like are one with libpeal's by such symbols
-
-    def __init__(self):
-        self._name = os.environ.get("CXX") or "g++"
-        self._macros = _macros(shutil.which(self._name))
-
-    def identity(self):
-        """Changes with what a compilation depends on beside source, options and compiler."""
-        parts = [self._name, *self._OPTIONS, _EXPORTS]
-        for path in self._PROGRAM, NATIVE / "lib/libpeal.so.0", NATIVE / "include/peal/peal/kernel_table.h":
-            if not path.exists():
-                raise Error(f"peal.kernel: this installation of the package has no {path.name}; it comes as a wheel "
-                            "(tools/package wheel)")
-            parts.append(f"{path.stat().st_size} {path.stat().st_mtime_ns}")
-        return parts
-
-    def compiler(self):
-        """Which one it is, in a word. Raises CompileError for one that will not do; None where there is none."""
-        if "__clang__" in self._macros:
-            raise CompileError(f"peal.kernel: CXX={self._name}: a library of clang's has a threadIdx of its own; name g++")
-        return hashlib.sha256(self._macros.encode()).hexdigest()[:8] if self._macros else None
-
-    def no_compiler(self):
-        return CompileError(f"peal.kernel: there is no compiler {self._name!r} on this machine, and this kernel has "
-                            "not been compiled before; install g++ 12 or newer (apt install g++), or name one by CXX")
-
-    def compile(self, source, folder, out):
-        """Makes the library `out`; answers the files that were included. Raises CompileError."""
-        text = folder / "source.cu"
-        text.write_text(source.whole(), encoding="utf-8", errors="surrogateescape")
-        included, exports = folder / "included.d", folder / "exports.map"
-        exports.write_text(_EXPORTS)
-        near = ["-iquote", str(source.file.parent)] if source.file else []
-        command = [self._PROGRAM, *self._OPTIONS, f"-Wl,--version-script={exports}", *near, *source.options,
-                   "-MMD", "-MF", included, text, "-o", out]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-        told = done.stderr.replace(str(text), TEXT_NAME).strip()
-        if done.returncode != 0:
-            raise CompileError(f"peal.kernel: {source.file or 'the source'} does not compile:\n{told}")
-        if told:
-            warnings.warn(f"peal.kernel: {source.file or 'the source'}:\n{told}", stacklevel=2)
-        return {os.path.abspath(name) for name in _names_in_rule(included.read_text(errors="surrogateescape"))} - {str(text)}
-
-
-def toolchain():
-    """Who compiles for where this process' kernels run."""
-    target = os.environ.get("PEAL_TARGET", "cpu")
-    if target != "cpu" and not _job.is_on_cpu():
-        raise Error(f"peal.kernel: PEAL_TARGET={target}: this version compiles kernels for CPUs alone, and leaves none on a "
-                    "CPU that was meant for a GPU; set it to cpu")
-    return CpuToolchain()
-
-
-def _names_in_rule(text):
-    """What a rule of make depends on."""
-    words = re.findall(r"(?:\\.|[^\s\\])+", text.replace("\\\n", " ").partition(":")[2])
-    return {re.sub(r"\\(.)", r"\1", word).replace("$$", "$") for word in words}
 
 
 def _digest(path):
@@ -266,7 +172,7 @@ def _load_from(folder, tools, source, load):
 
 def loaded(tools, source, load, cache=None):
     """load(library) of a Source, which is compiled unless the library is there; no process removes it meanwhile. `load`
-    may raise NotLoadable once: then it is compiled anew. `tools` are a CpuToolchain or have what it has. Raises
+    may raise NotLoadable once: then it is compiled anew. `tools`: a Toolchain. Raises
     CompileError with what the compiler says."""
     compiler = tools.compiler()
     told = [source.whole(), str(source.file), *source.options, "", source.place(), *tools.identity()]

@@ -37,11 +37,13 @@ class Cpu:
 
 
 _DEVICE_ORDINAL = 9  # of CUpointer_attribute
+_CAPABILITY = 75, 76  # of CUdevice_attribute: CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR
 _CAPTURED_IMPLICITLY = 906  # CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
 _pointer, _size = ctypes.c_void_p, ctypes.c_size_t
 _SIGNATURES = {
     "cuPointerGetAttribute": [_pointer, ctypes.c_int, _pointer],
     "cuDeviceGet": [_pointer, ctypes.c_int],
+    "cuDeviceGetAttribute": [_pointer, ctypes.c_int, ctypes.c_int],
     "cuDevicePrimaryCtxRetain": [_pointer, ctypes.c_int],
     "cuCtxPushCurrent_v2": [_pointer], "cuCtxPopCurrent_v2": [_pointer], "cuCtxSynchronize": [],
     "cuStreamSynchronize": [_pointer], "cuStreamIsCapturing": [_pointer, _pointer],
@@ -74,9 +76,9 @@ class Cuda:
     def __init__(self, driver, index):
         self._driver, self.index = driver, index
         self.dlpack = (2, index)
-        device, self._context = ctypes.c_int(), ctypes.c_void_p()
-        self._must("cuDeviceGet", ctypes.addressof(device), index)
-        self._must("cuDevicePrimaryCtxRetain", ctypes.addressof(self._context), device)  # CUDA's runtime and torch have it too
+        self._device, self._context = ctypes.c_int(), ctypes.c_void_p()
+        self._must("cuDeviceGet", ctypes.addressof(self._device), index)
+        self._must("cuDevicePrimaryCtxRetain", ctypes.addressof(self._context), self._device)  # CUDA's runtime and torch have it too
 
     def _must(self, name, *arguments):
         result = getattr(self._driver, name)(*arguments)
@@ -86,11 +88,24 @@ class Cuda:
             raise _DriverError(name.removesuffix("_v2"), result, (word.value or b"unknown").decode())
 
     def _within(self, name, *arguments):
+        with self.selected():
+            self._must(name, *arguments)
+
+    @contextlib.contextmanager
+    def selected(self):
+        """Makes it the GPU that this thread's calls of CUDA are for."""
         self._must("cuCtxPushCurrent_v2", self._context)
         try:
-            self._must(name, *arguments)
+            yield
         finally:
             self._driver.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
+
+    def capability(self):
+        """Its compute capability, such as "90"."""
+        numbers = ctypes.c_int(), ctypes.c_int()
+        for number, attribute in zip(numbers, _CAPABILITY):
+            self._must("cuDeviceGetAttribute", ctypes.addressof(number), attribute, self._device)
+        return "".join(str(number.value) for number in numbers)
 
     def read(self, address, nbytes):
         data = ctypes.create_string_buffer(nbytes)

@@ -106,9 +106,9 @@ def current(call):
     return _pe
 
 
-def is_on_cpu():
-    """Whether this process is in a job, on a CPU."""
-    return _pe is not None and not _pe.device.is_gpu
+def device_or_none():
+    """Where this process' arrays lie; None where it is in no job."""
+    return None if _pe is None else _pe.device
 
 
 def _forget(why):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels: C++ with CUDA's syntax, as a string or a file, compiled at first use and launched from Python."""
+"""Kernels: C++ with CUDA's syntax, as a string or a file, compiled at first use and launched from Python, on a CPU or a
+GPU."""
 from __future__ import annotations
 
 import ctypes
@@ -8,15 +9,16 @@ import pathlib
 import threading
 from typing import Any, Sequence
 
-from peal import _build, _kernel_source
+from peal import _build, _kernel_source, _stream, _toolchains
 from peal._job import current
 from peal._kernel_arguments import Packed, Parameter, still
 from peal._library import failure_of_check
 from peal.errors import ArgumentError, CompileError, Error
 
-_VERSION = 1  # of peal/kernel_table.h
+_VERSION = 2  # of peal/kernel_table.h
 _ROOM = 4096  # for a sentence
 _MOST_THREADS = 1024  # of a block, CUDA's limit
+_STREAM_LEGACY = 1  # cudaStreamLegacy: CUDA's default stream, which is 0 elsewhere
 
 Extent = int | Sequence[int]
 
@@ -28,7 +30,7 @@ class _Parameter(ctypes.Structure):
 
 class _Start(ctypes.Structure):
     _fields_ = [("blocks", ctypes.c_uint32 * 3), ("threads", ctypes.c_uint32 * 3), ("shared_bytes", ctypes.c_size_t),
-                ("arguments", ctypes.c_void_p), ("error", ctypes.c_char_p), ("error_bytes", ctypes.c_size_t)]
+                ("arguments", ctypes.c_void_p), ("stream", ctypes.c_void_p), ("error", ctypes.c_char_p), ("error_bytes", ctypes.c_size_t)]
 
 
 class _Entry(ctypes.Structure):
@@ -64,8 +66,11 @@ class _Compiled:
 
 
 class Kernel:
-    """A kernel, as kernel() answers it. `k[grid, block](...)` and `k[grid, block, shared](...)` launch it; both return
-    when it has ended on this PE, and raise what went wrong in it."""
+    """A kernel, as kernel() answers it. `k[grid, block](...)`, `k[grid, block, shared](...)` and, on a GPU, `k[grid, block,
+    shared, stream](...)` launch it.
+
+    On a CPU they return when it has ended on this PE, and raise what went wrong in it. On a GPU it runs in the order of
+    `stream`, or of the current one, graphs may capture it, and check() and synchronize() raise that."""
 
     def __init__(self, source, found, expression, cache):
         self.name = expression
@@ -77,29 +82,30 @@ class Kernel:
         """Compiles and loads it, if that has not been done; the first launch does it otherwise. Needs no init()."""
         with self._lock:
             if self._compiled is None:
-                self._compiled = _build.loaded(_build.toolchain(), self._source,
+                self._compiled = _build.loaded(_toolchains.current(), self._source,
                                                lambda path: _Compiled(path, self._found, self.name), self._cache)
         return self
 
     def __getitem__(self, where):
         parts = where if isinstance(where, tuple) else (where,)
-        if len(parts) not in (2, 3):
-            raise ArgumentError(f"peal.kernel({self.name}): [{where!r}]: give [grid, block] or [grid, block, shared]")
+        if len(parts) not in (2, 3, 4):
+            raise ArgumentError(f"peal.kernel({self.name}): [{where!r}]: give [grid, block], [grid, block, shared] or [grid, block, "
+                                "shared, stream]")
         return lambda *args: self.launch(*parts[:2], args, *parts[2:])
 
-    def launch(self, grid: Extent = 1, block: Extent = 1, args: Sequence[Any] = (), shared: int = 0) -> None:
+    def launch(self, grid: Extent = 1, block: Extent = 1, args: Sequence[Any] = (), shared: int = 0, stream: Any = None) -> None:
         """Launches `grid` blocks of `block` threads, each a number or up to three, with `shared` bytes of dynamic shared
         memory a block.
 
         Arguments are, by the parameter's type: of T* an Array, a part of one, or an array of numpy's of that dtype; of
         numbers an int, float or bool that fits; of peal::Context context(); of peal::Team a Team; of a struct one of
         ctypes' or numpy's, or bytes. None is a null pointer. Raises ArgumentError for others, naming the parameter, and
-        Error for what the kernel ran into; Ctrl-C ends the wait, not the kernel."""
+        Error for what the kernel ran into; Ctrl-C ends the wait, not the kernel. On a GPU what arguments point at has to
+        stay until the stream is done with it, as torch's tensors and Arrays do."""
         call = f"kernel({self.name})"
         pe = current(call)
-        if pe.device.is_gpu:
-            raise Error(f"peal.{call}: this version compiles kernels for CPUs alone, and this job is on {pe.device}; begin by "
-                        "peal.init(\"cpu\")")
+        if not pe.device.is_gpu:
+            _stream.require_none(call, stream)
         blocks, threads = _extent(call, "grid", grid), _extent(call, "block", block)
         if threads[0] * threads[1] * threads[2] > _MOST_THREADS:
             raise ArgumentError(f"peal.{call}: block {block!r}: a block has {_MOST_THREADS} threads at most")
@@ -110,24 +116,42 @@ class Kernel:
         if len(args) != len(wanted):
             raise ArgumentError(f"peal.{call}: {len(args)} given, {len(wanted)} wanted: ({', '.join(map(str, wanted))})")
         packed = Packed(call, wanted, args)
-        pe.caller.run(_run, call, pe, compiled.entry, (blocks, threads, shared), packed)
+        if pe.device.is_gpu:  # in this thread, which may be capturing a graph
+            queue = _stream.handle(call, pe.device, stream) or _STREAM_LEGACY
+            pe.caller.directly(_start, call, pe, compiled.entry, (blocks, threads, shared), packed, queue)
+        else:
+            pe.caller.run(_run, call, pe, compiled.entry, (blocks, threads, shared), packed)
 
     def __repr__(self):
         known = self._compiled and ", ".join(map(str, self._compiled.parameters))
         return f"peal.Kernel({self.name}({'...' if known is None else known}))"
 
 
-def _run(call, pe, entry, extents, packed):
-    still(call, pe)
-    blocks, threads, shared = extents
+def _launched(entry, extents, packed, stream):
+    """What could not be done, in a sentence; "" where all was."""
     told = ctypes.create_string_buffer(_ROOM)
-    start = _Start(blocks, threads, shared, ctypes.addressof(packed.pointers), ctypes.addressof(told), _ROOM)
-    failed = entry.launch(ctypes.byref(start))
+    start = _Start(*extents, ctypes.addressof(packed.pointers), stream, ctypes.addressof(told), _ROOM)
+    return told.value.decode(errors="replace") if entry.launch(ctypes.byref(start)) else ""
+
+
+def _run(call, pe, entry, extents, packed):
+    """On a CPU: returns when the kernel has ended."""
+    still(call, pe)
+    failed = _launched(entry, extents, packed, None)
     problem = failure_of_check(call)  # a call of peal's in the kernel: the cause, where both are there
     if problem is not None:
         raise problem
     if failed:
-        raise Error(f"peal.{call}: {told.value.decode(errors='replace')}")
+        raise Error(f"peal.{call}: {failed}")
+
+
+def _start(call, pe, entry, extents, packed, stream):
+    """On a GPU: the kernel runs behind what the stream was given before."""
+    still(call, pe)
+    with pe.device.selected():
+        failed = _launched(entry, extents, packed, stream)
+    if failed:
+        raise Error(f"peal.{call}: {failed}")
 
 
 def _extent(call, name, given):
@@ -145,9 +169,10 @@ def kernel(source: str | pathlib.Path, name: str | None = None, *, options: Sequ
     """A kernel out of `source`: a pathlib.Path, or a text. `name`: which one, where there are several; of a template with
     its arguments, "scale<float>".
 
-    It is C++20 with CUDA's syntax and peal's device API, as peal-cc takes it (docs/cpu_programs.md); g++ has to be on
-    the machine. It is compiled at first use and kept in `cache` (~/.cache/peal/kernels), where each PE of a job and
-    later programs find it. `options` are peal-cc's: "-O0", "-g", "-DNAME", "-I/folder". Not collective.
+    It is C++20 with CUDA's syntax and peal's device API, as peal-cc takes it (docs/cpu_programs.md), or on a GPU nvcc; g++,
+    or nvcc, has to be on the machine. It is compiled at first use and kept in `cache` (~/.cache/peal/kernels), where each
+    PE of a job and later programs find it. `options` are the compiler's: "-O0", "-g", "-DNAME", "-I/folder". Not
+    collective.
 
     Raises ArgumentError where there is no such kernel; compile(), and the first launch, raise CompileError."""
     if isinstance(source, pathlib.PurePath):

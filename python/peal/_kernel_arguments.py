@@ -105,7 +105,8 @@ class Parameter:
         if self.kind == VOID:
             return True
         if self.kind in _KINDS:
-            same = dtype.kind == _KINDS[self.kind] or (self.nbytes == 1 and self.kind != BOOL and dtype.kind in "iu")
+            words = self.nbytes in (1, 8) and self.kind in (SIGNED, UNSIGNED) and dtype.kind in "iu"  # bytes; signals: torch's are signed
+            same = dtype.kind == _KINDS[self.kind] or words
             return same and dtype.itemsize == self.nbytes and dtype.isnative
         half = {"half": "float16", "bfloat16": "bfloat16"}.get(re.sub(r".*?(b?float16|half|bfloat16)\W*$", r"\1", self.type))
         return dtype == np.uint8 or dtype.name == half or (dtype.itemsize == self.nbytes and dtype.kind in "Vc")

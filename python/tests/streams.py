@@ -73,11 +73,6 @@ class Arrays(OnStreams):
         gc.collect()
         self.assertGreaterEqual(peal.collect(), 4)
 
-    def test_kernels_are_for_a_cpu(self):
-        scale = peal.kernel("__global__ void scale(float* x) { x[threadIdx.x] *= 2; }")
-        with self.assertRaisesRegex(peal.Error, "peal.kernel.scale.: this version compiles kernels for CPUs alone"):
-            scale[1, 4](peal.zeros(4, np.float32))
-
     def test_refuses_another_device_and_copies(self):
         array = peal.zeros(3)
         for how in {"copy": True}, {"dl_device": (2, 99)}:

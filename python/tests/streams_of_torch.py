@@ -9,6 +9,17 @@ import peal
 import stand_in
 
 torch = stand_in.torch_with_gpu()
+KERNELS = r"""
+#include "device/api.h"
+__global__ void scale(float* x, float by, int n) {
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) x[i] *= by;
+}
+__global__ void meet(peal::Context ctx, peal::Team team, int* dst, const int* src, uint64_t* word, int next) {
+  (void)peal::all_reduce(ctx, peal::block, team, dst, src, size_t{4}, peal::op::sum);
+  if (threadIdx.x == 0) (void)peal::atomic_add(ctx, word, uint64_t{1}, next);
+  (void)peal::barrier_all(ctx, peal::block);
+}
+"""
 
 
 @unittest.skipUnless(torch, "there is no torch with a GPU")
@@ -103,6 +114,43 @@ class OfTorch(cases.OnStreams):
         graph.replay()
         peal.quiet()
         self.assertEqual(int(word.copy_to_host()[0]), 1)
+
+    def test_kernels_run_in_the_order_of_streams(self):
+        scale, meet = peal.kernel(KERNELS, "scale"), peal.kernel(KERNELS, "meet")
+        x, sums, word = self.zeros(1000, torch.float32), self.zeros(4, torch.int32), self.zeros(1, torch.int64)
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            torch.cuda._sleep(20_000_000)
+            x.fill_(self.me + 1)
+            scale[4, 256](x, 1.5, 1000)
+            got = x + 1
+        stream.synchronize()
+        self.assertTrue((got == 1.5 * (self.me + 1) + 1).all())
+        mine = self.zeros(4, torch.int32)
+        mine += self.me + 1
+        for turn in 1, 2, 3:
+            meet[1, 64](peal.context(), peal.world(), sums, mine, word, self.next)
+            self.assertTrue((sums == self.n * (self.n + 1) // 2).all())
+            self.assertEqual(int(word), turn)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            meet[1, 64](peal.context(), peal.world(), sums, mine, word, self.next)
+            scale[1, 32](x, 2, 1000)
+        for _ in range(10):
+            graph.replay()
+        torch.cuda.synchronize()
+        self.assertEqual(int(word), 13)
+        self.assertTrue((x == 1.5 * (self.me + 1) * 1024).all())
+        peal.check()
+
+    def test_refuses_arguments_of_kernels(self):
+        scale, x = peal.kernel(KERNELS, "scale"), self.zeros(4, torch.float32)
+        for arguments, words in (((torch.zeros(4), 1, 4), "x is on cpu, and this job's arrays are on cuda"),
+                                 ((x.double(), 1, 4), "x has dtype float64"), ((x, "1", 4), "by is '1'"), ((x, 1), "2 given, 3 wanted")):
+            with self.refused(words):
+                scale[1, 32](*arguments)
+        with self.assertRaisesRegex(peal.Error, "kernel.scale.: kernel launch failed: "):
+            scale[1, 32, 1 << 30](x, 1, 4)
 
     def test_refuses_streams_of_another_gpu(self):
         if torch.cuda.device_count() == 1:

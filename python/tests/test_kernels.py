@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernels of the installed package, from outside: examples, what does not compile, what is compiled when. The folder of
 compiled kernels is XDG_CACHE_HOME's, which these tests have to themselves."""
+import ctypes
 import os
 import pathlib
 import re
@@ -13,10 +14,13 @@ import unittest.mock
 
 from test_package import HERE, Job, run, run_text
 
-from peal import ArgumentError, CompileError, _build, _kernel_source, kernel
+from peal import ArgumentError, CompileError, _build, _kernel, _kernel_source, _toolchains, kernel
 
 EXAMPLES = HERE / "examples/python"
 ONE = "__global__ void one(int* out) {\n  *out = VALUE;\n}\n"
+PUT = """#include "device/api.h"
+__global__ void put(peal::Context ctx, int* dst, const int* src, int pe) { (void)peal::put(ctx, dst, src, size_t{1}, pe); }
+"""
 
 
 def counting_compiler(folder):
@@ -161,7 +165,7 @@ class Compilations(Job):
     def test_what_cannot_be_trusted_is_compiled_anew(self):
         edits, halves, compiled = [6], [], []
 
-        class Tools:
+        class Tools(_toolchains.Toolchain):
             compiler, identity = lambda self: "one", lambda self: []
 
             def compile(self, source, folder, out):
@@ -177,11 +181,11 @@ class Compilations(Job):
                 raise _build.NotLoadable(halves.pop())
             return path
 
-        with tempfile.TemporaryDirectory() as name, unittest.mock.patch.object(_build, "toolchain", Tools):
+        with tempfile.TemporaryDirectory() as name:
             header = pathlib.Path(name, "value.h")
             header.write_text("VALUE = 5")
             def loaded():
-                return _build.loaded(_build.Source("", None, (), ()), load, name)
+                return _build.loaded(Tools(), _build.Source("", None, (), ()), load, name)
             first = loaded()
             self.assertFalse((first.parent / "built.json").exists())
             second = loaded()
@@ -193,7 +197,7 @@ class Compilations(Job):
             (second.parent / "lock").mkdir()  # a folder that cannot be written to, for root too
             self.assertEqual((loaded(), len(compiled)), (second, 3))
             header.write_text("VALUE = 7")
-            with self.assertRaisesRegex(RuntimeError, f"{name}: .*; give cache= a folder that can be written to"):
+            with self.assertRaisesRegex(RuntimeError, f"{name}: .*; set XDG_CACHE_HOME to one that can be written to, or give kernels one by cache="):
                 loaded()
 
     def test_places_are_nobody_elses(self):
@@ -231,7 +235,21 @@ class Compilations(Job):
     def test_leaves_no_kernel_on_a_cpu_that_was_meant_for_a_gpu(self):
         told = subprocess.run([sys.executable, "-c", f"import peal; peal.kernel({ONE!r}).compile()"], capture_output=True,
                               text=True, check=False, env={**os.environ, "PEAL_TARGET": "gpu"}).stderr
-        self.assertRegex(told, "peal.kernel: PEAL_TARGET=gpu: this version compiles kernels for CPUs alone")
+        self.assertRegex(told, "peal.kernel: PEAL_TARGET=gpu, and which GPU .* is not known before peal.init..; call it first")
+
+    @unittest.skipUnless(_toolchains.ForGpu("90").compiler(), "there is no nvcc")
+    def test_nvcc_compiles_what_a_gpu_would_run(self):
+        def table(path):
+            library = ctypes.CDLL(str(path))
+            library.peal_kernel_table.restype = ctypes.POINTER(_kernel._Table)
+            found = library.peal_kernel_table().contents
+            return found.version, [(one.name, one.parameter_count) for one in found.entries[:found.entry_count]]
+        with tempfile.TemporaryDirectory() as name:
+            one = kernel(PUT)
+            self.assertEqual(_build.loaded(_toolchains.ForGpu("90"), one._source, table, name), (_kernel._VERSION, [(b"put", 4)]))
+            broken = kernel("__global__ void k() { no_such_thing(); }")
+            with self.assertRaisesRegex(CompileError, "<source>.1.: error: identifier .no_such_thing. is undefined"):
+                _build.loaded(_toolchains.ForGpu("90"), broken._source, table, name)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import sysconfig
 
 import torch
 
-from peal import _build
+from peal import _build, _toolchains
 from peal.errors import CompileError
 
 _SOURCE = pathlib.Path(__file__).parent / "symmetric_memory.cpp"
@@ -18,8 +18,8 @@ _MODULE = "peal_symmetric_memory"
 _OPTIONS = ("-shared", "-fPIC", "-O1", "-std=c++20", "-w")
 
 
-class _Toolchain:
-    """g++ with torch's headers, for _build.loaded()."""
+class _Toolchain(_toolchains.Toolchain):
+    """g++ with torch's headers."""
 
     call = "peal.torch"
 
