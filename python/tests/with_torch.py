@@ -223,5 +223,7 @@ if __name__ == "__main__":
         dist.init_process_group("gloo", init_method=f"file://{tempfile.gettempdir()}/peal-torch-{os.getppid()}",
                                 rank=peal.my_pe(), world_size=peal.n_pes())
         symm_mem.set_backend("PEAL")
-        unittest.main(verbosity=1 + (peal.my_pe() == 0), exit=False, failfast=True)
+        ran = unittest.main(verbosity=1 + (peal.my_pe() == 0), exit=False, failfast=True)
         dist.destroy_process_group()
+        if not ran.result.wasSuccessful():
+            raise SystemExit(1)

@@ -68,6 +68,7 @@ class Handle:
         """Done, in the order of the current stream, when all members have called it, and what they had put has arrived."""
         call = "barrier"
         self._require(call, 0)
+        self._word(call, self.rank, self.rank, channel)  # raises before anything is done
         self._pe.make(call, "quiet")
         others = [rank for rank in range(len(self.pes)) if rank != self.rank]
         for rank in others:
