@@ -61,6 +61,14 @@
 #define PEAL_COLD [[gnu::noinline, gnu::cold]]
 #endif
 
+// Whether a member of a type lies at an offset, for static_assert. NVRTC has no constant offsetof;
+// what the host's compiler asserts holds for kernels, too.
+#if defined(__CUDACC_RTC__)
+#define PEAL_LIES_AT(type, member, bytes) true
+#else
+#define PEAL_LIES_AT(type, member, bytes) (offsetof(type, member) == (bytes))
+#endif
+
 // True in programs that simulate weak memory (docs/simulation.md): a compiler option of theirs.
 #if !defined(PEAL_SIM)
 #define PEAL_SIM 0

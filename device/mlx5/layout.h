@@ -215,7 +215,7 @@ static_assert(sizeof(MaskedCompareSwap4Segment) == 16 && sizeof(MaskedFetchAdd4S
 static_assert(sizeof(MaskedCompareSwap8Segment) == 16 && sizeof(MaskedFetchAdd8Segment) == 16);
 static_assert(sizeof(WaitSegment) == 16 && sizeof(CompactAddressVector) == 16);
 static_assert(sizeof(AddressVectorGrh) == 32 && sizeof(Wqebb) == 64 && sizeof(Cqe) == 64);
-static_assert(offsetof(Cqe, byte_count) == 44 && offsetof(Cqe, opcode_qpn) == 56);
-static_assert(offsetof(Cqe, counter_sig_op_own) == 60 && sizeof(DoorbellRecord) == 8);
+static_assert(PEAL_LIES_AT(Cqe, byte_count, 44) && PEAL_LIES_AT(Cqe, opcode_qpn, 56));
+static_assert(PEAL_LIES_AT(Cqe, counter_sig_op_own, 60) && sizeof(DoorbellRecord) == 8);
 
 }  // namespace peal::mlx5

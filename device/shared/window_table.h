@@ -40,7 +40,7 @@ struct alignas(16) Window {
   uint32_t iova = 0;         // of the part of this PE
   const WindowPart* parts = nullptr;  // [n_pes]; null: all are as this PE's
 };
-static_assert(offsetof(Window, bytes) == 8, "base and bytes are read as one line");
+static_assert(PEAL_LIES_AT(Window, bytes, 8), "base and bytes are read as one line");
 
 /// Which windows an address is of: of those that hold it the one that ends last, and of several
 /// that end there the one with the highest number. A range that any window holds that one holds,

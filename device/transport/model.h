@@ -18,7 +18,7 @@ using Model = mlx5::NicModel;
 /// A queue of this library's contexts.
 struct SendQueue : BasicSendQueue<nic::Model> {};
 static_assert(std::is_trivially_copyable_v<SendQueue> && std::is_standard_layout_v<SendQueue>);
-static_assert(sizeof(SendQueue) == 384 && offsetof(SendQueue, reserved) == 128 &&
-              offsetof(SendQueue, error) == 256);
+static_assert(sizeof(SendQueue) == 384 && PEAL_LIES_AT(SendQueue, reserved, 128) &&
+              PEAL_LIES_AT(SendQueue, error, 256));
 
 }  // namespace peal

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """streams.py where torch has a GPU: its tensors, allocator, streams and graphs. Elsewhere each case is skipped."""
+import ctypes
 import os
 import unittest
 
 import cases
 import numpy as np
+import nvrtc
 import peal
 import stand_in
+from peal import _job, _kernel_arguments
 
 torch = stand_in.torch_with_gpu()
 KERNELS = r"""
@@ -141,6 +144,24 @@ class OfTorch(cases.OnStreams):
         torch.cuda.synchronize()
         self.assertEqual(int(word), 13)
         self.assertTrue((x == 1.5 * (self.me + 1) * 1024).all())
+        peal.check()
+
+    @unittest.skipUnless(nvrtc.library(), "there is no libnvrtc with CUDA's headers")
+    def test_code_of_nvrtc_runs(self):
+        code = nvrtc.compiled(nvrtc.library(), nvrtc.CALLS, _job.current("test").device.capability())
+        driver, module, function = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
+        self.assertEqual(driver.cuModuleLoadData(ctypes.byref(module), code), 0)
+        self.assertEqual(driver.cuModuleGetFunction(ctypes.byref(function), module, b"meet"), 0)
+        sums, mine, word = self.zeros(4, torch.int32), self.zeros(4, torch.int32), self.zeros(1, torch.int64)
+        mine += self.me + 1
+        # Packed as for the same kernel by nvcc, which knows how large a Context and a Team are.
+        meet = peal.kernel(KERNELS, "meet").compile()._compiled
+        packed = _kernel_arguments.Packed("test", meet.parameters, (peal.context(), peal.world(), sums, mine, word, self.next))
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        self.assertEqual(driver.cuLaunchKernel(function, 1, 1, 1, 64, 1, 1, 0, stream, packed.pointers, None), 0)
+        torch.cuda.synchronize()
+        self.assertTrue((sums == self.n * (self.n + 1) // 2).all())
+        self.assertEqual(int(word), 1)
         peal.check()
 
     def test_refuses_arguments_of_kernels(self):

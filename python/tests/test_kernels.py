@@ -12,6 +12,7 @@ import tempfile
 import unittest
 import unittest.mock
 
+import nvrtc
 from test_package import HERE, Job, run, run_text
 
 from peal import ArgumentError, CompileError, _build, _kernel, _kernel_source, _toolchains, kernel
@@ -250,6 +251,14 @@ class Compilations(Job):
             broken = kernel("__global__ void k() { no_such_thing(); }")
             with self.assertRaisesRegex(CompileError, "<source>.1.: error: identifier .no_such_thing. is undefined"):
                 _build.loaded(_toolchains.ForGpu("90"), broken._source, table, name)
+
+    @unittest.skipUnless(nvrtc.library(), "there is no libnvrtc with CUDA's headers")
+    def test_nvrtc_takes_the_headers(self):
+        code = nvrtc.compiled(nvrtc.library(), nvrtc.CALLS)
+        for name in b"calls_thread", b"calls_warp", b"calls_block", b"meet":
+            self.assertIn(name, code)
+        with self.assertRaisesRegex(ValueError, "no_such_thing"):
+            nvrtc.compiled(nvrtc.library(), nvrtc.CALLS + "__device__ int wrong = no_such_thing;")
 
 
 if __name__ == "__main__":
