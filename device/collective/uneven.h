@@ -51,19 +51,27 @@ struct AllToAllV {
     }
     return needed;
   }
+  /// Piece by piece, as store_all(): what is stored at home moves while the links carry the rest.
   template <Reach R, class S>
   PEAL_DEVICE Status mapped(const TeamCall<R>& call, S group, Algorithm) const {
+    constexpr uint64_t kBytesOfLane = 256;
+    const uint64_t piece = group.size() * kBytesOfLane;
+    uint64_t longest = 0;
     Status status = Status::kOk;
     for (uint32_t i = 0; i < call.members(); ++i) {
-      const uint32_t member = call.after(i);
-      const I count = load_direct(call.at(member, received.counts) + call.rank());
-      const I at = load_direct(call.at(member, received.displacements) + call.rank());
-      if (count != sent.counts[member]) {
-        status = Status::kMismatch;
-      } else if (count != 0) {
+      const uint64_t expected = expected_at(call, call.after(i));
+      if (expected != bytes_to(call.after(i))) status = Status::kMismatch;
+      longest = longer(longest, expected);
+    }
+    for (uint64_t at = 0; at < longest; at += piece) {
+      for (uint32_t i = 1; i <= call.members(); ++i) {  // this PE's own block last
+        const uint32_t member = call.after(i % call.members());
+        const uint64_t bytes = bytes_to(member);
+        if (at >= bytes || bytes != expected_at(call, member)) continue;
+        const I place = load_direct(call.at(member, received.displacements) + call.rank());
         p2p::copy<p2p::Direction::kPut>(
-            group, call.at(member, dst) + static_cast<uint64_t>(at) * element_bytes, block(member),
-            static_cast<uint64_t>(count) * element_bytes);
+            group, call.at(member, dst) + static_cast<uint64_t>(place) * element_bytes + at,
+            block(member) + at, bytes - at < piece ? bytes - at : piece);
       }
     }
     return status;
@@ -106,6 +114,15 @@ struct AllToAllV {
     Status status;
     uint32_t unused;
   };
+  PEAL_DEVICE uint64_t bytes_to(uint32_t member) const {
+    return static_cast<uint64_t>(sent.counts[member]) * element_bytes;
+  }
+  /// What a member expects of this PE, by its own list.
+  template <Reach R>
+  PEAL_DEVICE uint64_t expected_at(const TeamCall<R>& call, uint32_t member) const {
+    const I count = load_direct(call.at(member, received.counts) + call.rank());
+    return static_cast<uint64_t>(count) * element_bytes;
+  }
   PEAL_DEVICE const std::byte* block(uint32_t member) const {
     return src + static_cast<uint64_t>(sent.displacements[member]) * element_bytes;
   }

@@ -18,6 +18,7 @@ constexpr uint32_t kCopyBlocks = 32;
 // Bytes that a thread has under way at once: a line of a long message, a unit of a short one.
 constexpr uint32_t kLongEach = 16;
 constexpr uint32_t kBriefEach = 8;
+constexpr uint64_t kAnyBytes = uint64_t{1} << 32;  // more than any grid takes in one go
 constexpr GridShape kOneThread{1, 1};
 
 // What the members of a team must agree on, by name.
@@ -350,14 +351,16 @@ void CallEngine::compare(const Team& team, const kernels::Collective& call) {
 GridShape CallEngine::shape_for(const Team& team, Call which, uint64_t bytes) const {
   const auto members = static_cast<uint32_t>(team.size);
   const Executor& executor = *dependencies_.executor;
+  const uint32_t most = all_mapped(team) ? team.channels : 1;
+  // How long its messages are stands in lists that only its kernel reads.
+  if (which == Call::kAllToAllV) return executor.shape_for(kAnyBytes, kLongEach, most);
   const auto forced = collective::ForcedAlgorithm::of(team.apart).of_call(which);
   const bool brief = forced == collective::Algorithm::kAny
                          ? bytes <= collective::brief_bytes(team.grid_workspace, members)
                          : forced == collective::Algorithm::kExchange;
   if (all_mapped(team) && brief) return executor.shape_for(bytes, kBriefEach, team.channels);
   const BlockCounts blocks = blocks_of(which, members);
-  return executor.shape_for(scaled(bytes, std::max(blocks.dst, blocks.src)), kLongEach,
-                            all_mapped(team) ? team.channels : 1);
+  return executor.shape_for(scaled(bytes, std::max(blocks.dst, blocks.src)), kLongEach, most);
 }
 
 void CallEngine::start(const detail::CallSite& site, const Team& team, kernels::Collective call) {

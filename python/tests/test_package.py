@@ -130,6 +130,18 @@ class A3Torch(Job):
             job = subprocess.run([sys.executable, "spawned.py", name], capture_output=True, text=True, timeout=300, check=False, cwd=name)
         self.assert_ends(job, 0, *(f"rank {i} PE {i} of 3: 3.0" for i in range(3)), "rank 0 PE 1 of 2: 2.0|rank 0 PE 0 of 2: 2.0")
 
+    def test_more_rows_than_the_capacity_are_an_error(self):
+        self.assert_ends(run_text(3, """
+            import torch, peal.torch
+            with peal.job("cpu"):
+                dispatcher, beside = peal.torch.Dispatcher(8, 4, 3, 1, torch.float32, capacity=23), peal.torch.zeros(64)
+                routing = dispatcher.route(torch.zeros(8, 1, dtype=torch.int64))
+                try:
+                    dispatcher.dispatch(torch.ones(8, 4), routing)
+                except peal.Error as error:
+                    print(int(routing.total), (beside == 0).all().item(), error)
+            """, PEAL_TRANSPORT="p2p"), 0, r"\[0\] 24 True .*other arguments than other members", r"\[2\] 0 True .*other arguments")
+
     def test_without_a_group_says_so(self):
         self.assert_ends(run_text(1, """
             import peal.torch

@@ -196,6 +196,18 @@ class SymmetricMemory(cases.OnStreams):
         with self.assertRaisesRegex((peal.Error, torch.OutOfMemoryError), "no room for .* in .* of symmetric memory set aside"):
             self.tensor(1 << 33)
 
+    def test_tensors_may_outlive_their_job(self):
+        from peal.torch import _symmetric_memory
+        allocator = _symmetric_memory.Allocator()
+        first = allocator.allocate(1000, torch.cuda.current_device() if DEVICE == "cuda" else 0)
+        block, _ = allocator._blocks[first]
+        block.arena.give_back(block)  # as a new job's arena has that place free
+        second = allocator.allocate(1000, torch.cuda.current_device() if DEVICE == "cuda" else 0)
+        self.assertEqual(first, second)
+        self.assertEqual((allocator.free(first), allocator.size_of(second) > 0), (0, True))
+        self.assertGreater(allocator.free(second), 0)
+        block.room = 0  # it has been given back
+
     def test_what_is_dropped_is_used_again(self):
         for turn in range(300):  # more than an arena has, and in another order on each PE
             held = [self.tensor(1 << 17) for _ in range(1 + (turn + self.me) % 3)]

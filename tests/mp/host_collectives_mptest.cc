@@ -93,32 +93,41 @@ TEST(HostCollectivesAtOnce, OfTheWorld) {
   });
 }
 
-/// Member i sends i + j + 1 elements to member j, from element 16 * j, to element 16 * i.
+/// Member i sends (i + j + 1) * `unit` elements to member j, from element 16 * `unit` * j, to
+/// element 16 * `unit` * i.
+void exchange_blocks(Runtime& pe, size_t unit) {
+  const auto n = static_cast<size_t>(pe.n_pes());
+  const auto me = static_cast<size_t>(pe.my_pe());
+  const size_t room = 16 * unit;
+  Symmetric<uint16_t> dst(pe, room * n);
+  Symmetric<uint16_t> src(pe, room * n);
+  Symmetric<int64_t> lists(pe, 2 * n);
+  for (size_t i = 0; i < n; ++i) {
+    lists[i] = static_cast<int64_t>((me + i + 1) * unit);
+    lists[n + i] = static_cast<int64_t>(room * i);
+    for (size_t k = 0; k < room; ++k) {
+      src[room * i + k] = static_cast<uint16_t>(100 * me + 10 * i + k);
+    }
+  }
+  pe.barrier();
+  const Blocks<int64_t> blocks{lists.data(), lists.data() + n};
+  pe.host().all_to_all_v(pe.world(), dst.data(), blocks, src.data(), blocks);
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t k = 0; k < room; ++k) {
+      const size_t wanted = k < (me + i + 1) * unit ? 100 * i + 10 * me + k : 0;
+      ASSERT_EQ(dst[room * i + k], static_cast<uint16_t>(wanted))
+          << "from " << i << ", element " << k;
+    }
+  }
+  pe.barrier();
+}
+
 TEST(HostCollectivesAtOnce, BlocksOfDifferentSizes) {
-  on_every_pe([](Runtime& pe) {
-    const auto n = static_cast<size_t>(pe.n_pes());
-    const auto me = static_cast<size_t>(pe.my_pe());
-    Symmetric<uint16_t> dst(pe, 16 * n);
-    Symmetric<uint16_t> src(pe, 16 * n);
-    Symmetric<int64_t> lists(pe, 2 * n);
-    for (size_t i = 0; i < n; ++i) {
-      lists[i] = static_cast<int64_t>(me + i + 1);
-      lists[n + i] = static_cast<int64_t>(16 * i);
-      for (size_t k = 0; k < 16; ++k) {
-        src[16 * i + k] = static_cast<uint16_t>(100 * me + 10 * i + k);
-      }
-    }
-    pe.barrier();
-    const Blocks<int64_t> blocks{lists.data(), lists.data() + n};
-    pe.host().all_to_all_v(pe.world(), dst.data(), blocks, src.data(), blocks);
-    for (size_t i = 0; i < n; ++i) {
-      for (size_t k = 0; k < 16; ++k) {
-        const size_t wanted = k < me + i + 1 ? 100 * i + 10 * me + k : 0;
-        EXPECT_EQ(dst[16 * i + k], wanted);
-      }
-    }
-    pe.barrier();
-  });
+  on_every_pe([](Runtime& pe) { exchange_blocks(pe, 1); });
+}
+// Of several pieces, by several blocks of a grid.
+TEST(HostCollectivesAtOnce, LongBlocksOfDifferentSizes) {
+  on_every_pe([](Runtime& pe) { exchange_blocks(pe, 5000); });
 }
 
 }  // namespace

@@ -6,6 +6,7 @@ one another by the group's store where their blocks lie. Signal pads are of one 
 adds 1 to a word and wait_signal takes 1 away, so pads are zero where all signals have been waited for."""
 from __future__ import annotations
 
+import collections
 import json
 
 from peal._device import named
@@ -94,6 +95,7 @@ class Allocator:
 
     def __init__(self):
         self._blocks = {}  # address: (Block, Handles by group)
+        self._outlived = collections.Counter()  # by address, tensors of jobs that have ended whose place has a new one
         self._meetings = {}  # how often a group has met
 
     def device(self):
@@ -105,11 +107,17 @@ class Allocator:
             raise ArgumentError(f"peal.torch: symmetric memory of cuda:{index}, and this job's arrays are on {device}; call "
                                 "torch.cuda.set_device(peal.device()) before")
         block = _arena.take(nbytes)
+        if block.address in self._blocks:
+            self._outlived[block.address] += 1
         self._blocks[block.address] = block, {}
         return block.address
 
     def free(self, address):
         """Answers how many bytes they were. Calls nothing of peal's: the collector may call it."""
+        if self._outlived[address]:
+            self._outlived[address] -= 1  # whichever of the two it is: the other one gives the memory back
+            return 0
+        del self._outlived[address]
         block, _ = self._blocks.pop(address)
         return block.room
 

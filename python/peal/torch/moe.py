@@ -82,7 +82,9 @@ class Dispatcher:
         order = starts[cell] + self._positions - (until - cells)[cell]
         total = until[-1]
         order = torch.where(self._positions < total, order, self.capacity)
-        return Routing(received.sum(0), total, sent.sum(1), received.sum(1), slots, places, order)
+        coming = received.sum(1)
+        coming = torch.where(coming.cumsum(0) <= self.capacity, coming, 0)  # else it is not what is sent: both members hear so
+        return Routing(received.sum(0), total, sent.sum(1), coming, slots, places, order)
 
     def _exchange_counts(self, counts):
         """Rows for each expert to each member; from each member for each expert here. Both [members, experts of a PE]."""

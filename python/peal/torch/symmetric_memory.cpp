@@ -111,15 +111,16 @@ class Allocator : public symm::SymmetricMemoryAllocator {
 
   void* alloc(size_t bytes, int device, const std::optional<std::string>& /*group*/) override {
     py::gil_scoped_acquire lock;
-    return reinterpret_cast<void*>(object_->attr("allocate")(bytes, device).cast<uint64_t>());
+    const auto begin = object_->attr("allocate")(bytes, device).cast<uint64_t>();
+    forget(begin, bytes);  // a tensor of a job that has ended may have lain there
+    return reinterpret_cast<void*>(begin);
   }
 
   void free(void* pointer) override {
     if (Py_IsInitialized() == 0 || symm::is_finalizing()) return;
     py::gil_scoped_acquire lock;
     const auto begin = reinterpret_cast<uint64_t>(pointer);
-    const auto end = begin + object_->attr("free")(begin).cast<uint64_t>();
-    met_.erase(met_.lower_bound({begin, ""}), met_.lower_bound({end, ""}));
+    forget(begin, object_->attr("free")(begin).cast<uint64_t>());
   }
 
   size_t get_alloc_size(void* pointer) override {
@@ -148,6 +149,10 @@ class Allocator : public symm::SymmetricMemoryAllocator {
   std::string name() override { return "PEAL"; }
 
  private:
+  void forget(uint64_t begin, uint64_t bytes) {
+    met_.erase(met_.lower_bound({begin, ""}), met_.lower_bound({begin + bytes, ""}));
+  }
+
   std::shared_ptr<py::object> object_;
   // By address and group, until the address is freed. The interpreter's lock guards it.
   std::map<std::pair<uint64_t, std::string>, c10::intrusive_ptr<Memory>> met_;
