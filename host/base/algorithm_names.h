@@ -27,7 +27,7 @@ NeedWords words_of(collective::Need need);
 std::string to_string(const collective::ForcedAlgorithm& forced);
 /// Of a text that names no algorithm of a call: kAny.
 collective::ForcedAlgorithm forced_algorithm(std::string_view text);
-/// "broadcast:exchange, fetch, relay, bruck, scatter; all_gather:..."
+/// "broadcast:exchange|fetch|relay|bruck|scatter, all_gather:..."
 std::string all_algorithms();
 
 /// The table of docs/collectives.md, in Markdown.
