@@ -21,7 +21,7 @@ namespace peal {
 /// Ahead of a message to another process. The object stands for all others: one that libpeal and
 /// the software NIC, a library of its own, both know.
 inline void tell_others() { __tsan_release(&::environ); }
-/// Behind a message from another process.
+/// To be called after a message from another process was received.
 inline void hear_others() { __tsan_acquire(&::environ); }
 #else
 inline void tell_others() {}

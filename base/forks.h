@@ -128,7 +128,8 @@ class OfProcess {
   Maker maker_;
 };
 
-/// Of a child, by waitpid()'s status: "was killed by signal 9 (Killed)", "exited with code 3".
+/// Says how a child ended, by waitpid()'s status: "was killed by signal 9 (Killed)", "exited with
+/// code 3".
 inline std::string how_it_ended(int wait_status) {
   if (!WIFSIGNALED(wait_status)) {
     return "exited with code " + std::to_string(WEXITSTATUS(wait_status));

@@ -30,7 +30,7 @@ class Patience {
   /// Who comes after a rest waits for `longest` at most.
   explicit Patience(Nap longest) : longest_(longest) {}
 
-  /// After a round; returns when it is time for the next.
+  /// To be called after a round; returns when it is time for the next one.
   void after(bool worked) {
     rounds_ = worked ? 0 : rounds_ + 1;
     if (rounds_ < kSpins) return;

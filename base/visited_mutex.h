@@ -15,7 +15,7 @@ namespace peal {
 
 class VisitedMutex {
  public:
-  /// For any thread but the one that lives behind it.
+  /// The lock of a visitor.
   using Visit = std::lock_guard<VisitedMutex>;
   void lock() {
     visitors_.fetch_add(1);

@@ -96,7 +96,7 @@ std::optional<JoinPlan> by_tcp(const Config& config) {
   return JoinPlan{BootstrapKind::kTcp, config.tcp_rank, config.tcp_size, ""};
 }
 
-// As rank *rank of *size; `remedy` ends the sentence on one that is none.
+// The plan to join as rank *rank of *size. `remedy` ends the error about a rank that is none.
 JoinPlan placed(BootstrapKind kind, const Environment& its, const char* rank, const char* size,
                 const std::string& remedy = "") {
   const JoinPlan plan{kind, *its.number(rank), *its.number(size), its.shown(size)};

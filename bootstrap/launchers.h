@@ -39,8 +39,8 @@ struct TorchJob {
   std::uint16_t port = 0;
   std::string run;  // whatever else tells this job from others
 
-  /// From variables that choose_launch() found complete. Throws kConfiguration for a MASTER_PORT
-  /// that is none.
+  /// Reads variables that choose_launch() found complete. Throws kConfiguration for a MASTER_PORT
+  /// that is no port.
   static TorchJob from(const std::map<std::string, std::string>& variables);
 };
 

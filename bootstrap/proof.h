@@ -33,7 +33,7 @@ struct Hello {
 };
 static_assert(sizeof(Hello) == 32);
 
-/// Whose proof it is: that of one end is none of the other's.
+/// Which end the proof is from: a proof of one end is not valid for the other.
 enum class ProofSide { kJoiner, kRoot };
 
 /// What `side` says on the connection that began with `hello` and `challenge`.

@@ -388,7 +388,7 @@ class Calls {
 using StreamCalls = Calls<InOrder>;
 using TicketCalls = Calls<ByTicket>;
 
-/// Those that return when they are done, and what answers a value.
+/// The calls that return when they are done, and those that answer a value.
 class HostCalls : public Calls<AtOnce> {
  public:
   using Calls::Calls;

@@ -6,7 +6,7 @@
 
 using namespace peal;
 
-// Of a source.
+// The length of a source.
 static PEAL_DEVICE uint64_t bytes(const kernels::Collective& args) {
   return args.count * args.element;
 }

@@ -33,7 +33,7 @@ PEAL_DEVICE_COLD inline void write_report(const Caller& caller, Status status, u
   if (caller.state->alarm != nullptr) store_release<Reach::kSystem>(caller.state->alarm, 1u);
 }
 
-/// By every lane, or by one.
+/// Called by every lane, or by one.
 PEAL_DEVICE void report(const Caller& caller, Status status, uint64_t team = 0,
                         Call other = Call::kNone) {
   if (status != Status::kOk) write_report(caller, status, team, other);

@@ -17,8 +17,8 @@ std::string checked(const char* call, const char* path) {
   return path;
 }
 
-// Of collective calls. An empty path travels as any other: it fails on all PEs, where NULL on one
-// would leave the others waiting.
+// The path that a collective call passes on. An empty path fails on all PEs as any wrong path does;
+// NULL on one PE would leave the others waiting.
 std::string for_all(const char* path) { return path == nullptr ? "" : path; }
 
 }  // namespace

@@ -8,9 +8,10 @@
 //
 //   peal_kernel_table() -> KernelTable -> Entry: name, parameters, launch(LaunchRequest)
 //
-// Of libraries that one process loads, each shows peal_kernel_table and peal::simt's threadIdx,
-// blockIdx, blockDim and gridDim alone, by a version script of the linker's: else inline variables,
-// these tables among them, are those of the first library of g++'s that has one of that name.
+// A process may load several such libraries. Each exports peal_kernel_table and peal::simt's
+// threadIdx, blockIdx, blockDim and gridDim alone, by a version script of the linker's. Without
+// that all libraries of g++'s would share one inline variable of a name, the first loaded
+// library's, and so one table.
 //
 // The layout is that of C, for ctypes and the like. Arguments are plain values: what
 // peal_context() and peal_team_value() fill in, addresses, numbers.

@@ -142,7 +142,7 @@ std::vector<std::string> read_exports(const std::vector<std::string>& asked, cha
   return entries;
 }
 
-// As the command line has them.
+// The options as the command line has them.
 struct Raw {
   int pes = 0;
   std::string hosts;

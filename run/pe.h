@@ -76,7 +76,7 @@ class LaunchedPe {
   /// group is nobody else's.
   std::optional<int> status();
 
-  /// To the whole group.
+  /// Sends the signal to the whole process group.
   void signal(int number);
 
   OutputStream output;

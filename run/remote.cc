@@ -26,7 +26,7 @@ namespace {
 constexpr std::chrono::seconds kLongestEnd{5};
 constexpr int kInput = 3;  // where a local agent finds what PE 0 reads
 
-// For the shell on the other side.
+// Quotes a word for the shell of the other host.
 std::string quoted(const std::string& text) {
   std::string result = "'";
   for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);

@@ -162,7 +162,7 @@ class Nic {
   bool port_up() const { return run(QueryPort{}).number != 0; }
 
  private:
-  /// By the engine in charge.
+  /// Runs the command on the engine in charge.
   Outcome run(const Command& command) const;
   /// Makes a queue pair, if the device has one left.
   Created counted(const Command& make);

@@ -70,7 +70,7 @@ inline HostCallSite in_order(const char* call, cudaStream_t stream) {
 // All answer 0, or not 0 once they have told why not.
 
 int make(const HostCallSite& site, const kernels::TransferArguments& call);
-/// At once, a meeting of all PEs also tells of what kernels met with.
+/// A meeting of all PEs that is called at once (`now`) also reports what kernels met with.
 int make(const HostCallSite& site, const kernels::Word& call);
 int make(const HostCallSite& site, nvshmem_team_t team, const kernels::Collective& call);
 /// `count` transfers like the first one, each so many times its bytes behind the one before.
@@ -107,16 +107,16 @@ inline kernels::Collective reduction(kernels::Collective made, kernels::DataType
 #define PEAL_COMPAT_UNORDERED ::peal::compat::unordered()
 #define PEAL_COMPAT_PASS(...) __VA_ARGS__
 
-// By a lane of a kernel.
+// Defines a call that a lane of a kernel makes.
 #define PEAL_COMPAT_LANE(RESULT, NAME, KERNEL, ...) \
   PEAL_COMPAT_LAZY PEAL_DEVICE RESULT NAME(__VA_ARGS__) { return KERNEL; }
-// By a warp or a block of a kernel.
+// Defines a call that a warp or a block of a kernel makes.
 #define PEAL_COMPAT_LANES(RESULT, STEM, SCOPE, KERNEL, ...)                    \
   PEAL_COMPAT_LAZY PEAL_DEVICE RESULT nvshmemx_##STEM##_##SCOPE(__VA_ARGS__) { \
     constexpr auto scope = ::peal::SCOPE;                                      \
     return KERNEL;                                                             \
   }
-// By a lane, or by the host: `now`, or `later`.
+// Defines a call that a lane or the host makes; the host does it `now` or `later`.
 #define PEAL_COMPAT_ONE(RESULT, STEM, WHEN, KERNEL, HOST, ...)                                   \
   PEAL_COMPAT_LAZY PEAL_HD RESULT nvshmem_##STEM(__VA_ARGS__) {                                  \
     [[maybe_unused]] constexpr auto scope = ::peal::thread;                                      \
@@ -124,14 +124,14 @@ inline kernels::Collective reduction(kernels::Collective made, kernels::DataType
         KERNEL, static_cast<RESULT>(::peal::compat::make(::peal::compat::WHEN("nvshmem_" #STEM), \
                                                          PEAL_COMPAT_PASS HOST)));               \
   }
-// By the host, in a stream's order.
+// Defines a call that the host makes in a stream's order.
 #define PEAL_COMPAT_ON_STREAM(STEM, HOST, ...)                                                    \
   PEAL_COMPAT_LAZY inline int nvshmemx_##STEM##_on_stream(__VA_ARGS__ __VA_OPT__(, )              \
                                                               cudaStream_t stream) {              \
     return ::peal::compat::make(::peal::compat::in_order("nvshmemx_" #STEM "_on_stream", stream), \
                                 PEAL_COMPAT_PASS HOST);                                           \
   }
-// By any of them.
+// Defines a call in all of these forms.
 #define PEAL_COMPAT_ALL(RESULT, STEM, WHEN, KERNEL, HOST, ...)   \
   PEAL_COMPAT_ONE(RESULT, STEM, WHEN, KERNEL, HOST, __VA_ARGS__) \
   PEAL_COMPAT_LANES(RESULT, STEM, warp, KERNEL, __VA_ARGS__)     \

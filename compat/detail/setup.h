@@ -229,8 +229,8 @@ inline void nvshmem_team_destroy(nvshmem_team_t team) { ::peal::compat::destroy_
 
 // ---- kernels that meet, and modules
 
-/// By all PEs: in the stream's order they meet, then their kernels begin. All blocks of one run at
-/// the same time; of 0 blocks as many as can.
+/// To be called by all PEs. They meet in the stream's order, then their kernels begin. All blocks
+/// of a kernel run at the same time; 0 blocks means as many as can.
 inline int nvshmemx_collective_launch(const void* func, ::peal::compat::LaunchExtent gridDims,
                                       ::peal::compat::LaunchExtent blockDims, void** args,
                                       size_t sharedMem, cudaStream_t stream) {

@@ -39,7 +39,8 @@ PEAL_HD const std::byte* elements(const void* data) { return static_cast<const s
 
 #define PEAL_COMPAT_TEAM ::peal::compat::team_of(team)
 
-// Of all PEs. NAME is peal's, too, CALL what the library calls it.
+// Defines a call of all PEs. NAME is the call's name in peal as well, CALL its number in the
+// library's list.
 #define PEAL_COMPAT_OF_ALL(FORMS, NAME, CALL)                                        \
   FORMS(void, NAME, now, ::peal::compat::keep(::peal::NAME(PEAL_COMPAT_CTX, scope)), \
         (::peal::detail::word_call(::peal::Call::CALL)))
@@ -49,8 +50,8 @@ PEAL_COMPAT_ON_STREAM(quiet, (::peal::detail::word_call(::peal::Call::kQuiet)))
 PEAL_COMPAT_OF_ALL(PEAL_COMPAT_ALL, barrier_all, kBarrierAll)
 PEAL_COMPAT_OF_ALL(PEAL_COMPAT_ALL, sync_all, kSyncAll)
 
-// In parentheses: PARAMETERS behind the team, the ARGUMENTS that peal's OP takes behind it; HOST is
-// an expression, the call of the library.
+// PARAMETERS are those behind the team, ARGUMENTS what peal's OP takes behind it, both in
+// parentheses. HOST is an expression, the call of the library.
 #define PEAL_COMPAT_COLLECTIVE(STEM, PARAMETERS, OP, ARGUMENTS, HOST)                            \
   PEAL_COMPAT_ALL(int, STEM, now,                                                                \
                   ::peal::compat::code(::peal::OP(PEAL_COMPAT_CTX, scope,                        \

@@ -121,7 +121,7 @@ PEAL_DEVICE bool goes_by(const Asking<R, S, Op>& asking, Algorithm demanded) {
   return demanded == Algorithm::kAny ? asking.template lacks<kAsked>() == 0 : demanded == A;
 }
 
-/// Of the algorithms between two meetings the one that the call goes by.
+/// Chooses among the algorithms that lie between two meetings: the one that the call goes by.
 template <uint32_t kWay, size_t kFrom = 0, Reach R, class S, class Op>
 PEAL_DEVICE Algorithm long_algorithm(const Asking<R, S, Op>& asking, Algorithm demanded) {
   constexpr size_t kRow = next_row<kWay>(Op::kCall, kFrom);

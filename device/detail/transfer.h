@@ -22,7 +22,7 @@
 namespace peal {
 namespace detail {
 
-/// Of `count` elements; of more than there can be, kEndless.
+/// The bytes of `count` elements; kEndless if no memory can hold so many.
 template <class T>
 PEAL_HD constexpr uint64_t bytes_of(size_t count) {
   if constexpr (std::is_void_v<T>) {

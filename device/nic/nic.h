@@ -55,7 +55,7 @@ concept Nic = std::is_trivially_copyable_v<typename M::WorkQueue> && Answer<type
     Takes<M, Fenced<Atomic<Update::kAdd, uint64_t>>> &&
     requires(const typename M::WorkQueue& queue, uint64_t posted, QueueError& error,
              uint64_t landed) {
-  // Of a ring, in blocks; of one message; of WriteInline.
+  // The most blocks of a ring, the most bytes of a message, and the most bytes of a WriteInline.
   { M::kMaxDepth } -> std::convertible_to<uint32_t>;
   { M::kMaxMessageBytes } -> std::convertible_to<uint64_t>;
   { M::kMaxInlineBytes } -> std::convertible_to<uint32_t>;

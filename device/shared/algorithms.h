@@ -79,7 +79,7 @@ inline constexpr uint32_t kShort = kBroadcast | kAllGather | kAllToAll | kReduct
 
 }  // namespace rows
 
-/// Of each call and way the last row is taken where no other is.
+/// The last row of each call and way is taken where no other is.
 inline constexpr AlgorithmRow kAlgorithms[] = {
     {rows::kShort, Algorithm::kExchange, kMapped | kFitsRings, 0},
     {rows::kBroadcast, Algorithm::kFetch, kMapped, kOfTwo},

@@ -57,7 +57,7 @@ static_assert(in_order());
 
 constexpr const char* kUnset = "unset PEAL_ALGORITHM";
 
-// By the number of their bit.
+// In the order of Need: the words of bit i are entry i.
 constexpr NeedWords kNeedWords[] = {
     {"all mapped", "leave PEAL_TRANSPORT at auto, or make a team by split_node_team"},
     {"some by the NIC only", "force an algorithm for mapped members, or set PEAL_TRANSPORT=ibgda"},

@@ -25,7 +25,7 @@ NeedWords words_of(collective::Need need);
 
 /// "all_reduce:stage"
 std::string to_string(const collective::ForcedAlgorithm& forced);
-/// Of a text that names no algorithm of a call: kAny.
+/// The algorithm that a text such as "all_reduce:stage" names; kAny if it names none.
 collective::ForcedAlgorithm forced_algorithm(std::string_view text);
 /// "broadcast:exchange|fetch|relay|bruck|scatter, all_gather:..."
 std::string all_algorithms();

@@ -240,9 +240,9 @@ struct Driver {
   PEAL_CUDA_POOL_FUNCTIONS(PEAL_CUDA_DECLARE)
 #undef PEAL_CUDA_DECLARE
 
-  /// There are all of PEAL_CUDA_VIRTUAL_MEMORY_FUNCTIONS.
+  /// True if the driver has all of PEAL_CUDA_VIRTUAL_MEMORY_FUNCTIONS.
   bool virtual_memory = false;
-  /// There are all of PEAL_CUDA_POOL_FUNCTIONS.
+  /// True if the driver has all of PEAL_CUDA_POOL_FUNCTIONS.
   bool pools = false;
 
   /// "out of memory (CUDA_ERROR_OUT_OF_MEMORY)".

@@ -44,7 +44,7 @@ class CallEngine {
   detail::CallSite site(void* stream, const ContextFields& context) {
     return {this, stream, context.state, context.slot, context.queues != nullptr};
   }
-  /// In the order of a stream that the engine has for itself.
+  /// The call site of a stream that belongs to the engine.
   detail::CallSite own_site(const ContextFields& context) {
     return site(dependencies_.executor->own_stream(), context);
   }

@@ -36,8 +36,8 @@ class Files {
   /// A window that begins at `address` ends; no transfer of it is under way.
   void forget_memory(const void* address);
 
-  /// In the order of a stream; of what fails then the contexts' table is told. Throws kUnsupported
-  /// while the stream captures.
+  /// Makes the call in the order of a stream. What fails then is reported in the contexts' table.
+  /// Throws kUnsupported while the stream captures.
   void start(Executor& executor, void* stream, const detail::FileCall& call);
 
  private:

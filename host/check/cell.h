@@ -45,8 +45,8 @@ struct ShadowSlot {
   uint32_t stamp() const { return static_cast<uint32_t>(bits >> 33); }
 };
 
-/// What the one who makes an access knows, of the memory of `owner`: an earlier access by PE p is
-/// ordered before it if its stamp is at most done[p], or, of a transfer, far[p].
+/// Which earlier accesses to memory of `owner` are ordered before a new access: those of PE p whose
+/// stamp is at most done[p], or far[p] if they are transfers.
 struct Known {
   int owner = 0;
   std::array<uint32_t, kMaxPes> done{};

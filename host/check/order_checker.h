@@ -63,9 +63,10 @@ class OrderChecker {
   /// there was none.
   std::string unordered_wait() const;
 
-  /// Before a call of a kernel, by the leader of its scope.
+  /// The leader of the scope calls it before a call of a kernel.
   void begin(const ContextState* context, const CallNote& note);
-  /// Behind it: the same note, with its ticket, and what it answered.
+  /// The leader calls it after that call: the same note, with its ticket, and what the call
+  /// answered.
   void end(const ContextState* context, const CallNote& note, Status status);
 
   /// A load or store of a kernel that is no call. An `atomic` one orders as if it released and

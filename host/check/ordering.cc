@@ -174,7 +174,7 @@ void OrderChecker::met(uint64_t key, Status status) {
   }
   const Segment::Released from = segment_->meeting(key, static_cast<int>(count % 2));
   if (from.found) mine().join(from.what);
-  // Behind a failure the PEs may not agree on how many meetings there were.
+  // After a failure the PEs may not agree on how many meetings there were.
   const bool unsure = from.full || failed.load(std::memory_order_acquire) != 0 ||
                       config_.job_pes != segment_->shape().pes;
   if (unsure) acquire_everything();

@@ -64,7 +64,7 @@ class PendingList {
   std::optional<Pending> started(const ContextState* context, const CallNote& note, bool ticket);
   /// Takes out what is complete. What has not returned to its caller stays.
   std::vector<Pending> complete(const Which& which);
-  /// Those that `which` holds for, as complete() would take them.
+  /// The entries that `which` holds for, as complete() would take them.
   std::vector<Pending> matching(const Which& which) const;
   void clear() { list_.clear(); }
   bool empty() const { return list_.empty(); }

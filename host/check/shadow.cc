@@ -6,8 +6,8 @@
 namespace peal::checking {
 namespace {
 
-// So many granules at the ends of a range are accessed with care: what two PEs do there at the same
-// moment is found. In between, each cell is read and then written.
+// So many granules at each end of a range are updated atomically, so that a conflict of two PEs at
+// the same moment is found there. In between, each cell is read and then written.
 constexpr uint64_t kWithCare = 8;
 
 // Neighbours usually look alike: what was found out about one cell holds for the next.
@@ -44,8 +44,8 @@ bool change(Chunk& chunk, uint64_t& state, Chunk::Phase to) {
   return true;
 }
 
-// Behind an entry into a cell. If kUsed is there already, whoever sets kClearing later sees the
-// entry.
+// To be called after an entry into a cell. If kUsed is set already, whoever sets kClearing later
+// sees the entry.
 void mark_used(Chunk& chunk) {
   uint64_t state = chunk.state.load();
   while (Chunk::phase(state) != Chunk::kUsed && !change(chunk, state, Chunk::kUsed)) {

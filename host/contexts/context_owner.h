@@ -72,7 +72,7 @@ class ContextOwner {
   void stop(const Failure& why);
   /// Why its waits were ended, if they were by stop().
   std::optional<Failure> stopped() const;
-  /// Shows kernels that wait for nothing what the stop word says: whoever writes that calls it.
+  /// Shows the stop word to kernels that do not wait. To be called by whoever writes the stop word.
   void show_end() const;
   /// True when its waits have been ended, by stop() or because a PE was lost.
   bool ended() const { return load_relaxed<Reach::kSystem>(&words_.stop) != 0; }
@@ -115,10 +115,10 @@ class ContextTable {
   ContextTable(Backing memory, int n_pes);
 
   ContextWords& words(uint32_t slot) const;
-  /// By PE: not 0 when kernels of the slot's context want a link to it.
+  /// A word for each PE: not 0 when kernels of the slot's context want a link to that PE.
   uint32_t* requests(uint32_t slot) const;
 
-  /// Into its slot, which is free.
+  /// Enters the context into its slot, which is free.
   void add(const std::shared_ptr<ContextOwner>& context);
   /// One bit a slot.
   uint64_t taken() const;
@@ -148,7 +148,7 @@ class ContextTable {
 
   /// Recoveries so far; alike on all PEs.
   uint32_t generation() const { return generation_; }
-  /// Behind the visits of for_each() that have begun.
+  /// Waits for the visits of for_each() that have begun.
   void next_generation() {
     const std::lock_guard lock(mutex_);
     ++generation_;

@@ -7,7 +7,7 @@
 
 namespace peal {
 
-/// Of ContextFields. The script finds the list by this name.
+/// A list of ContextFields. The script finds the list by this name.
 extern "C" DebugList peal_debug_contexts;
 
 }  // namespace peal

@@ -50,24 +50,25 @@ class DeviceTables {
 
   bool own_memory() const { return own_memory_; }
 
-  /// As kernels see it; not for the host to look into.
+  /// The state by the address that kernels use; the host does not read it there.
   ContextState* state(uint32_t slot) const;
 
   /// What every context says of the windows: the table, and a copy of the heap. Everything else is
   /// zero.
   ContextFields fields() const;
 
-  /// Has what contexts made from now on do at mapped peers meet this plan, which counts from here.
+  /// Sets the faults that contexts made from now on meet at mapped peers. The plan counts from this
+  /// call.
   void set_faults(const LinkFaults& plan);
   bool has_faults() const { return has_faults_; }
   /// A kernel has met a fault that kills this process.
   bool killed() const;
 
-  /// Shows `masked` nowhere any more, and the PEs of `live` as those that barriers are among.
+  /// Takes the PEs of `masked` out of all tables. Barriers are among the PEs of `live` from now on.
   void leave_out(std::span<const int> masked, std::span<const int> live);
   void keep_survivors(uint32_t slot, uint32_t rank, uint32_t count) const;
 
-  /// Before a new context uses the slot; its kernels will set `alarm` when they err.
+  /// To be called before a new context uses the slot. Its kernels set `alarm` after an error.
   void reset_state(uint32_t slot, uint32_t* alarm);
   /// Where its kernels write their calls down; null: nowhere.
   void keep_records(uint32_t slot, RecordTable* records) const;

@@ -44,7 +44,7 @@ class LinkMachine {
 
   Queues& queues() { return *queues_; }
   const Queues& queues() const { return *queues_; }
-  /// Those of the link to one PE, by number.
+  /// The numbers of the queues of the link to one PE.
   std::vector<uint32_t> queues_to(uint32_t pe) const;
 
   LinkState state(uint32_t pe) const;

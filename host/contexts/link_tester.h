@@ -51,7 +51,8 @@ class LinkTester {
     /// Never waits. True when it is over: when all have passed, some have failed, time is up, or
     /// the peer has ended.
     bool advance();
-    /// Those that failed, the nearest to the cause of the failure first; when it is over.
+    /// The tests that failed, the nearest to the cause of the failure first. Valid when the round
+    /// is over.
     const std::vector<SelfTestResult>& failed() const { return failed_; }
 
    private:

@@ -28,7 +28,7 @@ std::chrono::microseconds nap_after(uint32_t idle_rounds) {
       kPeriod, kShortestNap * (1u << std::min(idle_rounds / kEqualNaps, kMostDoublings)));
 }
 
-// In one message.
+// The most ends that fit one message.
 constexpr size_t kMostEnds = Channel::kMaxPayload / sizeof(Endpoint);
 
 std::string text_of(const std::vector<std::byte>& payload) {
@@ -312,7 +312,7 @@ void Linker::send(const Name& link, Step step, uint32_t first, std::span<const s
   send_what_waits();
 }
 
-// In order: behind a message that does not fit the others to that PE wait, too.
+// Messages to a PE stay in order: while one does not fit, those behind it wait as well.
 void Linker::send_what_waits() {
   std::vector<Outgoing> left;
   for (Outgoing& message : waiting_) {

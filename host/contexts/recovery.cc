@@ -56,7 +56,7 @@ uint64_t next_epoch(const std::vector<Position>& all, uint32_t slot) {
   return newest + 1;
 }
 
-// Whichever end needs more decides.
+// Both ends of a link make the larger of the repairs that either of them needs.
 std::vector<Repair> agree_on_repairs(LiveGroup& group, const LinkMachine& links) {
   const auto n_pes = static_cast<size_t>(group.size());
   const auto me = static_cast<size_t>(group.rank());

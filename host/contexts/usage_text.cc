@@ -90,7 +90,7 @@ const void* address_of(const UsageError& usage) {
   return reinterpret_cast<const void*>(usage.address);
 }
 
-// As the call named it.
+// Describes the range of memory as the call named it.
 std::string describe_range(const UsageError& usage) {
   const void* const address = address_of(usage);
   const std::string at = detail::names_window(address)

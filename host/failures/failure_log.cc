@@ -143,7 +143,7 @@ Failure FailureLog::timeouts_among(const std::vector<WaitNote>& waits) const {
   return told;
 }
 
-// Nobody can ask a context any more that a program has dropped.
+// Keeps what a context that the program has dropped still says, for it cannot be asked later.
 void FailureLog::keep_of(const ContextOwner& context) {
   if (closing_ || word_.told()) return;
   std::vector<Failure> found = context.failures(place_of_);
@@ -284,7 +284,8 @@ void FailureLog::lose(int pe) {
   look_now();
 }
 
-// Who left because another PE died comes behind that one, whose process may have ended by itself.
+// A PE that left because another PE died is reported after that one, whose process may have ended
+// without a word.
 void FailureLog::lose_leavers() {
   for (const int pe : std::exchange(leavers_, {})) lose(pe);
 }

@@ -59,7 +59,8 @@ class FailureLog {
   /// Waits for a callback under way, and calls none any more: what it may use is about to end.
   void end_callback();
 
-  /// After a recovery: the callback is called again, for what comes now.
+  /// To be called after a recovery: the callback is called again, for failures that come from now
+  /// on.
   void start_again();
   /// All PEs that were lost are masked.
   void forget_losses() { lost_ns_ = 0; }
@@ -84,7 +85,8 @@ class FailureLog {
   void hear_of_loss(const Message& message);
   /// A Message::Kind::kLeft, from the watcher.
   void peer_left(const Message& message);
-  /// Behind all that the watcher has told: ends all waits where a PE has left, but not in order.
+  /// To be called after all messages that the watcher has: ends all waits if a PE has left, but not
+  /// in order.
   void lose_leavers();
   /// Ends the waits of `context`, or of all there are, on all PEs that live. Never blocks. Throws
   /// kInvalidArgument where the context is none of this PE.

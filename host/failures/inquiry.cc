@@ -151,7 +151,8 @@ void Inquiry::deliver(const Message& message) {
   const uint64_t round = message.word[0];
   if (message.kind == Message::Kind::kWaitsAsked) {
     const std::string text = write_notes(mine_());
-    // Who asks waits no longer than its patience: an answer that finds no room is not repeated.
+    // The asking PE waits no longer than its patience, so an answer that finds no room is not
+    // repeated.
     group_.channel().send(message.from, Message::Kind::kWaitsTold, {round, 0, 0, 0},
                           std::as_bytes(std::span(text)));
     return;

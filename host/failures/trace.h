@@ -22,7 +22,7 @@ struct TraceOwner {
   std::string clock;  // PEs of one clock have the same text here
   const std::byte* heap;
   uint64_t heap_bytes;
-  /// Which of the queues to its peer one of a slot's contexts is; -1: nobody knows.
+  /// The number of a queue among those to its peer; -1 if it is not known.
   std::function<int(uint32_t slot, const void* queue)> queue_number;
 };
 

@@ -29,7 +29,7 @@ struct WaitNote {
   std::string text;  // a sentence without its end: "kernel ring, block 0, thread 3, waits for ..."
 };
 
-/// Those of one context, as its kernels wrote them.
+/// The waits of one context, as its kernels wrote them.
 std::vector<WaitNote> waits_of(const ContextOwner& context, const PlaceOf& place_of);
 
 /// True if the end of such a wait closes a queue, which tells of it.
@@ -42,12 +42,12 @@ class VainWaits {
  public:
   VainWaits(const LiveGroup& group, const Log& log) : group_(group), log_(log) {}
 
-  /// By the watcher, some times a second; `waits` answers those of all kernels of this PE. True
-  /// once they are to be ended: failure() says why.
+  /// The watcher calls it some times a second. `waits` answers the waits of all kernels of this PE.
+  /// True once they are to be ended; failure() says why.
   bool look(const std::function<std::vector<WaitNote>()>& waits);
   /// Why waits were ended.
   std::optional<Failure> failure() const;
-  /// After a recovery.
+  /// To be called after a recovery.
   void forget();
 
  private:

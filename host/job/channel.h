@@ -87,7 +87,7 @@ class Channel {
     JobSecret secret;
     FarChannel::Address far;
   };
-  /// In front of a message's payload, between hosts.
+  /// What precedes the payload of a message between hosts.
   struct FarHead {
     Message::Kind kind;
     std::array<uint64_t, 4> word;

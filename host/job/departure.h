@@ -57,7 +57,7 @@ struct Leaving {
   DepartureView loss = {};
 };
 
-/// As it travels: texts are cut at 1,000 bytes. Allocates nothing.
+/// A departure as it travels: texts are cut at 1,000 bytes. Allocates nothing.
 class LeavingMessage {
  public:
   explicit LeavingMessage(const Leaving& leaving) noexcept;

@@ -55,7 +55,7 @@ class FarChannel {
   FarChannel& operator=(const FarChannel&) = delete;
 
   const Address& address() const { return address_; }
-  /// Of all PEs, by PE. Before anything else is called.
+  /// `addresses` has one for each PE, in their order. To be called before anything else.
   void connect(const JobSecret& secret, std::vector<Address> addresses);
 
   int fd() const { return fd_.get(); }
@@ -76,8 +76,8 @@ class FarChannel {
   /// Asks `pe` for an answer.
   void ask(int pe);
   Heard heard(int pe) const;
-  /// Those that were sent something, or asked, `longer_ago` than this and were never heard; each is
-  /// told once.
+  /// The PEs that were sent something, or asked, `longer_ago` than this and were never heard. Each
+  /// is reported once.
   std::vector<int> unheard(Time longer_ago);
   /// True where all that was sent to `pes` has come, but for those whose process has ended.
   bool idle(const std::vector<int>& pes) const;

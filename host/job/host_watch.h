@@ -40,7 +40,8 @@ class HostWatch {
   std::vector<int> to_ask(const std::vector<int>& live, Time now, const HeardOf& heard);
   /// A PE that is lost, and whether its host is silent: else its process has ended.
   using Loss = std::pair<int, bool>;
-  /// Of those that this PE asks. Silence counts from when it began to ask their host.
+  /// The lost among the PEs that this one asks. Silence counts from when it began to ask their
+  /// host.
   std::vector<Loss> losses(const std::vector<int>& live, Time now, const HeardOf& heard);
   /// True for the PE that speaks for its host.
   bool speaks(const std::vector<int>& live) const;

@@ -70,7 +70,7 @@ class LiveGroup : public Bootstrap {
   /// What `call.pes` contribute, in their order; this PE is one of them. Not collective for others.
   void exchange(const ChannelCall& call, std::span<const std::byte> mine, std::span<std::byte> all);
 
-  /// By PE.
+  /// One for each PE, in their order.
   const std::vector<Place>& places() const { return places_; }
   const Channel& channel() const { return channel_; }
 
@@ -137,7 +137,7 @@ class LiveGroup : public Bootstrap {
   /// Calls send(pe) for the other PEs, for `time` again where one has no room. Allocates nothing.
   template <class Send>
   void tell_all(const Send& send, std::chrono::milliseconds time) const;
-  /// For signal handlers, too.
+  /// May be called in a signal handler.
   void say_last(const Leaving& leaving) const noexcept;
   /// Until PEs of other hosts have what was sent to them: this one's end would lose it.
   void await_sent() const;

@@ -32,7 +32,7 @@ class Watcher {
   struct Callbacks {
     std::function<void(int pe, int pid)> lost;  // once for each PE whose process ends
     std::function<void()> message;              // the channel can be read
-    // Behind all that there was to tell, and every `look_period` where that is not negative.
+    // Called after all messages were delivered, and every `look_period` unless that is negative.
     std::function<void()> look = {};
     std::function<void(const std::string& why)> broken;  // the last: nothing is noticed any more
     std::chrono::milliseconds look_period{-1};

@@ -51,7 +51,7 @@ class Gpu {
   /// Its kernels see what a NIC writes into its memory in the order written. Else a completion or a
   /// word may be seen before data that the NIC wrote ahead of it.
   bool orders_writes() const { return writes_ordering_ >= cuda::kOrderedForOwner; }
-  /// That with the driver's numbers, for people.
+  /// The same with the driver's numbers, for people.
   std::string describe_writes() const;
 
   /// Makes it the calling thread's current GPU, also for the CUDA runtime.

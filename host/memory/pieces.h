@@ -32,8 +32,8 @@ class Pieces {
   Pieces(Pieces&& other) noexcept;
   Pieces& operator=(Pieces&&) = delete;
 
-  /// Those that [address, address + bytes) of this process lies in; none where some of it is other
-  /// memory. `offset`: where in the first one the range begins.
+  /// The pieces that [address, address + bytes) of this process lies in; none if some of it is
+  /// other memory. `offset`: where the range begins in the first one.
   static Pieces behind(const Gpu& gpu, const std::byte* address, size_t bytes, size_t* offset);
 
   /// New memory of `gpu`, a multiple of granularity(). `handle_types`: how it can be shared, bits
@@ -46,9 +46,9 @@ class Pieces {
   size_t count() const { return pieces_.size(); }
   size_t bytes_of(size_t piece) const { return pieces_[piece].bytes; }
 
-  /// For other processes of this host, to be opened there. Throws kSystem.
+  /// A descriptor of the piece, by which other processes of this host open it. Throws kSystem.
   Fd descriptor(size_t piece) const;
-  /// For other hosts of the same NVLink domain. Throws kSystem.
+  /// A handle of the piece for other hosts of the same NVLink domain. Throws kSystem.
   cuda::FabricHandle fabric_handle(size_t piece) const;
 
   /// Maps them one behind the other, at a multiple of `alignment` (a power of two), for kernels of

@@ -54,7 +54,7 @@ class RegistrationCache {
   size_t count() const { return entries_.size(); }
   /// In rising order.
   std::vector<uint64_t> numbers() const;
-  /// Those whose memory is not there any more, or is other memory.
+  /// The numbers of entries whose memory is gone, or is other memory now.
   std::vector<uint64_t> ended() const;
 
  private:

@@ -63,7 +63,7 @@ std::string not_open(const std::string& path, int error) {
                          : "");
 }
 
-/// Those that [begin, end) lies in, in order.
+/// The mappings that [begin, end) lies in, in order.
 std::vector<Mapping> mappings_of(uintptr_t begin, uintptr_t end) {
   constexpr const char* kMaps = "/proc/self/maps";
   std::vector<Mapping> found;
@@ -79,7 +79,7 @@ std::vector<Mapping> mappings_of(uintptr_t begin, uintptr_t end) {
   return found;
 }
 
-/// For people, who have to know a long path by its end.
+/// The mapping's name for people. A long path is cut at its beginning.
 std::string name_of(const Mapping& mapping) {
   constexpr size_t kShown = 60;
   if (mapping.path.empty()) return "anonymous memory";

@@ -272,7 +272,7 @@ void* SymmetricHeap::allocate(Request asked) {
   return block;
 }
 
-// From the first segment that has room.
+// Takes memory from the first segment that has room.
 std::byte* SymmetricHeap::take(const Request& asked) {
   const std::lock_guard lock(mutex_);
   for (HeapSegment& segment : segments_) {

@@ -28,7 +28,7 @@ class CarriedQueue {
   CarriedQueue(const CarriedQueue&) = delete;
   CarriedQueue& operator=(const CarriedQueue&) = delete;
 
-  /// From nothing posted, with the NIC's queue ready to send.
+  /// To be called when nothing is posted and the NIC's queue is ready to send.
   virtual void start() = 0;
   /// Forgets everything; advance() does nothing any more.
   virtual void stop() = 0;

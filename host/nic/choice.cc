@@ -95,7 +95,7 @@ size_t checked_count(const NicPreference& offer, size_t asked, const VerbsLibrar
        library.description(), fmt::join(names, ", "), not_usable, names.size());
 }
 
-/// Those of `others` that would have been chosen, or were once.
+/// The NICs of `others` that would have been chosen, or were chosen and then refused.
 std::vector<UnusableNic> missed(const std::vector<UnusableNic>& others, const NicPreference& ideal,
                                 const ChoiceOptions& options) {
   const size_t count = std::min(options.rails == 0 ? ideal.own : options.rails, ideal.nics.size());

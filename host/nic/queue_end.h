@@ -20,7 +20,7 @@ class Gpu;
 
 namespace peal::nic {
 
-/// Of a queue pair: QPC.state.
+/// The state of a queue pair, by the numbers of QPC.state.
 enum class QueueState : uint8_t {
   kReset = 0,
   kInit = 1,
@@ -69,7 +69,7 @@ class QueueEnd {
   /// Tells whoever serves the queue that something was posted, as a kernel's store to the doorbell
   /// does: `word` is what it stores there. To be called while no kernel posts on this queue.
   virtual void ring(uint64_t word) const = 0;
-  /// As the NIC has it.
+  /// The state as the NIC has it.
   virtual QueueState state() const = 0;
 };
 

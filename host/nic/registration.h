@@ -63,7 +63,7 @@ class MemoryRegion {
   /// The keys as they stand in work queue entries.
   NicKey lkey() const { return key_of(mr_->lkey); }
   NicKey rkey() const { return key_of(mr_->rkey); }
-  /// As verbs has them.
+  /// The keys as verbs has them.
   uint32_t lkey_number() const { return mr_->lkey; }
   uint32_t rkey_number() const { return mr_->rkey; }
   size_t bytes() const { return mr_->length; }

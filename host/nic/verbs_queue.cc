@@ -16,7 +16,7 @@
 namespace peal::nic {
 namespace {
 
-/// As many as wanted, as far as the NIC goes.
+/// The number of requests that the queue gets: `depth`, or as many as the NIC can.
 uint32_t granted(const Device& device, uint32_t depth) {
   return std::min({depth, device.limits().requests, device.limits().completions});
 }

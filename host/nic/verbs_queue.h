@@ -50,8 +50,8 @@ class VerbsQueue {
   static constexpr uint32_t kInlineBytes = 32;  // of one request
   static constexpr size_t kBatch = 32;          // requests of one post(), completions of one poll()
 
-  /// In reset state, for up to `depth` requests at a time or as many as the NIC can. Throws
-  /// kSystem.
+  /// Makes a queue in reset state, for up to `depth` requests at a time or as many as the NIC can.
+  /// Throws kSystem.
   VerbsQueue(const Device& device, const ProtectionDomain& domain, uint32_t depth);
 
   uint32_t number() const { return qp_->qp_num; }
@@ -62,7 +62,7 @@ class VerbsQueue {
   void connect(const RemoteQueue& remote, uint32_t psn);
   /// What is posted is flushed. Throws nothing: a queue that cannot even be stopped is broken.
   void to_error();
-  /// From any state. Completions that were not polled are dropped.
+  /// Works from any state. Completions that were not polled are dropped.
   void to_reset();
   QueueState state() const;
 

@@ -53,15 +53,15 @@ class CheckMode {
     CheckMode* mode_;
   };
 
-  /// Behind a collective call of some PEs: everything before it counts as ordered.
+  /// To be called after a collective call of some PEs: everything before it counts as ordered.
   void met() {
     if (order_) order_->everybody_met();
   }
-  /// Behind Runtime::recover(): everything found is forgotten.
+  /// To be called after Runtime::recover(): everything found is forgotten.
   void recovered();
 
-  /// At the end: says so where no kernel that looks at its calls has run. Such a program looks as
-  /// right as one in which nothing was found.
+  /// To be called at the end. Warns if no kernel ran that reports its calls: such a program looks
+  /// as right as one in which nothing was found.
   void warn_if_unused() const;
 
  private:

@@ -62,7 +62,7 @@ void warn_of_nics(JobMembership& job, const Rails& rails, const Doorbells& doorb
   warn_once(job.group, job.log, fmt::format("{}", fmt::join(lines, "\n")), std::move(names));
 }
 
-// These rails, why, and whether the job's settings make use of all.
+// Says which rails there are, why, and whether the job's settings make use of all.
 std::string describe_rails(const Rails& rails, const Config& config) {
   std::string text = rails.why();
   if (rails.count() == 1) return text;

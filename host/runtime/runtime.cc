@@ -59,8 +59,9 @@ void refuse_living(const LiveGroup& group, int pe) {
        pe, group.places()[static_cast<size_t>(pe)].pid);
 }
 
-// Of `pes`, which live as far as is known here, one that still answers behind the time in which a
-// loss is noticed; else -1: a host that is silent need not be so for PEAL_HOST_TIMEOUT.
+// Returns one of `pes` that still answers after the time in which a loss is noticed, else -1. All
+// of them live as far as is known here; a silent host is taken for lost after PEAL_HOST_TIMEOUT
+// only.
 int far_that_answers(const LiveGroup& group, const std::vector<int>& pes) {
   if (pes.empty() || group.await_lost(pes, kUntilNoticed) < 0) return -1;
   FarChannel& far = *group.channel().far();

@@ -140,7 +140,7 @@ Watcher::Callbacks Services::watcher_calls() {
           .look_period = FailureLog::kLookPeriod};
 }
 
-// In a simulation kernels' memory is for its processes alone.
+// In a simulation only its own processes may read kernels' memory: failures are not looked for.
 void Services::look(bool simulated) {
   failures.lose_leavers();
   look_at_hosts();
@@ -181,7 +181,8 @@ bool Services::left_in_order(int pe) const {
   return how && how->in_order();
 }
 
-// Of its own host the first live PE speaks; who spoke before may be among the lost.
+// The first live PE of a host speaks for it (`speaks`) and passes on all losses of that host, for
+// the PE that spoke before may be among the lost.
 void Services::pass_on_losses(bool speaks) {
   for (const int pe : found_lost_) job_.group.pass_on_loss(pe);
   for (const int pe : speaks ? job_.group.lost_pes() : std::vector<int>{}) {

@@ -28,8 +28,8 @@
 
 namespace peal {
 
-/// Who serves the queues that go by NICs. Made behind the heap's window: the software NIC may have
-/// gone to a GPU with it.
+/// What serves the queues that go by NICs. It is made after the heap's window, by which the
+/// software NIC may have moved to a GPU.
 struct NicServices {
   NicServices(JobMembership& job, MemoryFabric& fabric);
 
@@ -84,7 +84,8 @@ struct Services {
   Watcher::Callbacks watcher_calls();
   void look(bool simulated);
   void look_at_hosts();
-  /// To PEs of other hosts: what this PE found of theirs, and, where it `speaks`, of its own host.
+  /// Reports losses to PEs of other hosts: those this PE found there, and, if it `speaks` for its
+  /// host, those of its own host.
   void pass_on_losses(bool speaks);
   bool left_in_order(int pe) const;
   void take_messages();

@@ -50,7 +50,7 @@ inline constexpr size_t kBlock = 4096;
 class File {
  public:
   enum class Use { kRead, kWrite };
-  /// By open(); is taken over.
+  /// A descriptor that open() made; the file takes it over.
   struct Descriptor {
     int fd;
     int access;  // O_RDONLY or O_RDWR

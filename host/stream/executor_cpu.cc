@@ -38,7 +38,7 @@ class CpuMark : public StreamMark {
   const simt::Mark mark_;
 };
 
-/// Of a task without copies: a CPU's streams have none to make, for its threads reach all memory.
+/// The copies of a CPU's task. There are none to make: the CPU's threads reach all memory.
 class NoCopies : public StreamCopies {
  public:
   void allow(size_t) override {}

@@ -130,7 +130,8 @@ void HostWork::write(const uint64_t* word, uint64_t value, void* stream) const {
              device_address(word), value, kWriteBehindAll);
 }
 
-// By a wait that is over at once: before there is a thread that would do the work all the same.
+// Tries a wait that is over at once. Later there would be a thread, which does the work in any
+// case.
 void HostWork::refuse_unless_waits(const Pass& pass, void* stream) const {
   const cuda::Result result = wait(pass.word, 0, stream);
   if (result == cuda::kNotSupported) {
@@ -168,7 +169,7 @@ void HostWork::add(HostTask task, void* stream,
   job.enqueued = true;
 }
 
-/// Those that are over, to be destroyed without the lock: that calls CUDA.
+/// Takes out the jobs that are over. They are destroyed without the lock, for that calls CUDA.
 std::list<std::unique_ptr<HostWork::Job>> HostWork::take_ended() {
   const std::lock_guard lock(mutex_);
   std::list<std::unique_ptr<Job>> ended;
@@ -215,7 +216,8 @@ void HostWork::run(Job& job) {
   for (size_t i = 0; i < job.buffers; ++i) job.passes(job.made[i], job.rounds(i) - 1);
   // A failed stream may still make copies: what they use stays until the end.
   if (!job.failed) job.work = nullptr;
-  // Before the lock: who holds it may be in a call of CUDA's that waits for this stream.
+  // Opened before the lock is taken: its holder may be in a call of CUDA's that waits for this
+  // stream.
   job.open(job.end, 0);
   const std::lock_guard lock(mutex_);
   give_back(job);

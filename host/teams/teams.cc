@@ -130,7 +130,7 @@ void Teams::settle(Record& record) const {
   team.pes = reinterpret_cast<const int32_t*>(collective::Part::of(team, team.contexts).base);
 }
 
-// Before the members meet: nobody writes there yet.
+// Called before the members meet, when nobody writes there yet.
 void Teams::write(const Record& record) {
   const Team& team = record.team;
   const std::span<const int> pes = record.pes;

@@ -51,8 +51,8 @@ void P2p::add(PeerMemory& memory, const PartDescriptor& offer, size_t pe, const 
   link_ = std::max(link_, answer.link);
 }
 
-// Who wants to know which file is behind memory: looking for it costs more than all else where PEs
-// are threads.
+// True if some PE has to know which file is behind memory. Looking for it costs more than all else
+// where PEs are threads.
 bool P2p::has_neighbours() const {
   const Place& here = places_[static_cast<size_t>(bootstrap_.rank())];
   return std::ranges::any_of(places_, [&](const Place& there) {

@@ -146,7 +146,7 @@ std::string Queues::last_completion(uint32_t index) const {
 }
 
 std::string Queues::describe_registration() const {
-  // By the first NIC: the others register the same memory in the same way.
+  // Described for the first NIC: the others register the same memory in the same way.
   const std::string region = registered_[0].region.registration().describe();
   if (!registered_[0].umem) return "landing cells: " + region;
   const std::string umem = registered_[0].umem->registration().describe();

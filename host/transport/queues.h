@@ -107,7 +107,8 @@ class Queues {
     Status status;
   };
   Progress progress(uint32_t index) const;
-  /// Those that kernels have posted to, but for what a quiet found complete and unmarked.
+  /// The queues that kernels have posted to, without those that a quiet has found complete and
+  /// unmarked.
   std::vector<uint32_t> marked() const;
   /// The NIC has not answered yet what was posted on a queue that is marked, and may.
   bool under_way(uint32_t index) const;
@@ -128,7 +129,7 @@ class Queues {
   /// Where the queue leads: "LID 5, GID fe80::2, MTU 4096" of the path to the other end. It is
   /// connected.
   std::string describe_path(uint32_t index) const;
-  /// As its test wants it, but for the cell and its keys. It is connected.
+  /// What the test of a connected queue needs, without the cell and its keys.
   QueueUnderTest under_test(uint32_t index);
   /// Lets kernels use it.
   void open(uint32_t index);

@@ -35,8 +35,8 @@ Library library_for(const Config& config, nic::NicUse use) {
 // A setting that cannot be is an error in every way of using a NIC.
 bool worth_another_try(const Error& error) { return error.code() != ErrorCode::kConfiguration; }
 
-// By chance: PEs of one process, of jobs with the same ranks, and with the same pid in two
-// containers have different ones.
+// A random number: it differs also between PEs of one process, between jobs with the same ranks,
+// and between equal pids in two containers.
 uint64_t random_owner() {
   uint64_t owner = 0;
   std::memcpy(&owner, random_bytes().data(), sizeof(owner));

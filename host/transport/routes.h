@@ -58,9 +58,9 @@ class Reachable {
   bool must_settle() const { return needs_nic_ && must_settle_; }
   /// There is a NIC, and some GPU shows writes in no order.
   bool unordered() const { return needs_nic_ && unordered_; }
-  /// By PE: it is reached without a NIC.
+  /// True for each PE that is reached without a NIC.
   const std::vector<bool>& directly() const { return directly_; }
-  /// By PE: in which way, or why not.
+  /// How each PE is reached without a NIC, or why it is not.
   const std::vector<std::string>& reasons() const { return reasons_; }
 
  private:

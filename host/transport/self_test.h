@@ -83,7 +83,7 @@ class QueueTest {
   bool advance();
   /// What was not completed yet never will be, and why.
   void give_up(SelfTestResult::Kind why = SelfTestResult::Kind::kSilence);
-  /// Those that failed, the nearest to the cause first; when it is over.
+  /// The tests that failed, the nearest to the cause first. Valid when the round is over.
   const std::vector<SelfTestResult>& failed() const { return failed_; }
   /// Nothing that was sent for the `i`-th queue can still land in its cell, or there is no such.
   bool settled(size_t i) const;

@@ -33,7 +33,7 @@ struct Way {
 
 constexpr const char* kNotAtomic = ", where atomics are not atomic with the peer's own";
 
-/// To GPU `peer` of this process's numbering.
+/// The way to GPU `peer`, by this process's numbering.
 Way way_to_visible(const Gpu& gpu, int peer) {
   if (peer == gpu.index()) return {fmt::format("same GPU {}", peer), P2p::Link::kNone, true};
   const std::string pair = fmt::format("GPU {} -> GPU {}", gpu.index(), peer);
@@ -50,8 +50,8 @@ Way way_to_visible(const Gpu& gpu, int peer) {
   return {"PCIe " + pair + kNotAtomic, P2p::Link::kPcie, true};
 }
 
-/// To one that CUDA_VISIBLE_DEVICES hides from this process. Its memory can be opened all the same;
-/// of the link CUDA says nothing.
+/// The way to a GPU that CUDA_VISIBLE_DEVICES hides from this process. Its memory can be opened all
+/// the same; CUDA says nothing about the link.
 Way way_to_hidden(const GpuReach& reach, const cuda::Uuid& peer) {
   const std::string pair =
       fmt::format("GPU {} -> a GPU hidden here (CUDA_VISIBLE_DEVICES)", reach.gpu->index());

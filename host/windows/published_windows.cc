@@ -34,7 +34,7 @@ class StoreList {
     add(to, std::span(&value, 1));
   }
 
-  /// In this order, word by word as Backing::store_in_order() has it. Done on return.
+  /// Stores the words in this order, as Backing::store_in_order() does. They are stored on return.
   void carry_out(const Backing& memory) const { memory.store_in_order(stores_); }
 
  private:
@@ -54,7 +54,8 @@ uint32_t first_of(uint32_t block) { return kFirstBlock * ((1u << block) - 1); }
 
 constexpr uint64_t kValues = (uint64_t{1} << kMarkShift) - 1;
 
-/// A near line's word of the window that was the `count`th.
+/// A word of a near line, with a mark that differs from window to window: this one was the
+/// `count`th to be filled in.
 uint64_t marked(uint64_t value, uint64_t count) {
   constexpr uint64_t kMarks = (uint64_t{1} << (64 - kMarkShift)) - 1;
   return value | (1 + count % kMarks) << kMarkShift;
@@ -118,7 +119,8 @@ void PublishedWindows::check_room() const {
        kMaxWindows);
 }
 
-// New ones as long as there are some: a kernel that is slow meets no other window under a number.
+// Numbers that were never used come first, so that a slow kernel finds no other window under the
+// number that it has.
 uint32_t PublishedWindows::next_number() const {
   return entries_.size() < kMaxWindows ? static_cast<uint32_t>(entries_.size()) : free_.front();
 }
@@ -152,7 +154,7 @@ PublishedWindows::Draft PublishedWindows::fill(Window window, const Reached& rea
   return draft;
 }
 
-// Values that leave no room for a mark leave their line zero.
+// A line whose values leave no room for a mark stays zero.
 void PublishedWindows::add_near_lines(Draft& draft, int32_t near_first,
                                       const Reached& reached) const {
   const Window& window = draft.window_;

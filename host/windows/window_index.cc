@@ -131,7 +131,7 @@ std::vector<WindowSlot> hashed(const std::vector<WindowSlot>& granules) {
     for (; slots[slot].count != 0 && probe < WindowIndex::kProbes; ++probe) {
       slot = (slot + 1) & mask;
     }
-    // One that does not fit in is left out: a lane that misses it looks at all windows.
+    // An entry that finds no slot is left out: a lane that does not find it looks at all windows.
     if (slots[slot].count == 0) slots[slot] = entry;
   }
   return slots;

@@ -156,8 +156,8 @@ class Windows {
   Entries entries_;                                     // by number
   std::multimap<const std::byte*, uint32_t> by_begin_;  // numbers of those that are not empty
   uint64_t serial_ = 0;                                 // what the next window of all PEs gets
-  // WindowOptions::cached. Of the windows of all PEs, by serial, with their numbers: all PEs have
-  // the same ones. And of add_local(), by number.
+  // The windows with WindowOptions::cached. Those of all PEs are kept by serial, with their
+  // numbers, for all PEs have the same ones; those of add_local() by number.
   RegistrationCache cache_;
   std::map<uint64_t, uint32_t> cached_;
   RegistrationCache local_cache_;

@@ -122,7 +122,7 @@ void add_sizes(CLI::App& app, Options& o, Given& given, const char* text) {
       ->capture_default_str();
 }
 
-// Of a program of collective calls.
+// Adds the options of a program that measures collective calls.
 void add_collective_options(CLI::App& app, Options& o, Given& given) {
   add_choice(app, "--scope", given.caller, {"block", "stream", "host"},
              "Who makes each call: a block of a kernel, the host on a stream, or the host at once");
@@ -132,7 +132,7 @@ void add_collective_options(CLI::App& app, Options& o, Given& given) {
             "two); barrier has none");
 }
 
-// Of the programs whose PEs work in pairs.
+// Adds the options of the programs whose PEs work in pairs.
 void add_pair_options(CLI::App& app, const Program& program, Options& o, Given& given) {
   const bool one_agent = program.metric == Metric::kLatency;
   const auto number = [&](const char* name, auto& value, uint64_t least, uint64_t most,

@@ -16,8 +16,8 @@ struct Provenance {
   std::string gpu{};  // that kernels run on; empty on a CPU
 };
 
-/// Of the run that begins now, on this machine. `device` is PEAL_DEVICE of the host's first PE, and
-/// counts where kernels run on a GPU only.
+/// Describes the run that begins now, on this machine. `device` is PEAL_DEVICE of the host's first
+/// PE; it is used only where kernels run on a GPU.
 Provenance provenance_of_run(bool on_gpu, int device);
 
 /// The model that /proc/cpuinfo names first, by whichever word its architecture has for it.

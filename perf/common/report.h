@@ -39,7 +39,8 @@ struct Setting {
   Provenance provenance{};
 };
 
-/// Of several numbers; the middle one of an even count is the upper one.
+/// Smallest, middle and largest of several numbers. Of an even count the upper of the two in the
+/// middle is taken.
 struct Spread {
   double min = 0;
   double median = 0;
@@ -56,9 +57,10 @@ struct Summary {
 /// The fields of the rows that tell what a program is about, by Metric.
 inline constexpr const char* kFigures[] = {"mops", "gbytes_per_s", "usec_median", "usec"};
 
-/// Of a collective call: what its bandwidth is counted of, as NCCL's benchmarks do. `bytes` are
-/// those of the larger of source and result; times `bus_factor` they are what the slowest PE's link
-/// moves at least, so that figures of different calls and numbers of PEs compare with the link's.
+/// What the bandwidth of a collective call is counted by, as in NCCL's benchmarks. `bytes` is the
+/// size of the larger of source and result. `bytes` times `bus_factor` is what the slowest PE's
+/// link moves at least, so that figures of different calls and numbers of PEs compare with the
+/// link's.
 struct Traffic {
   double bytes = 0;
   double bus_factor = 0;

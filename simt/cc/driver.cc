@@ -57,7 +57,7 @@ constexpr std::array<const char*, 6> kObserved = {
 constexpr std::array<const char*, 2> kOfCccl = {"-DTHRUST_DEVICE_SYSTEM=THRUST_DEVICE_SYSTEM_CPP",
                                                 "-DCCCL_DISABLE_FP16_SUPPORT=1"};
 
-// By its name, which may have a version and a machine: x86_64-linux-gnu-g++-12.
+// Tells g++ by its name, which may have a version and a machine: x86_64-linux-gnu-g++-12.
 bool is_gcc(const std::string& compiler) {
   const std::string name = fs::path(compiler).filename().string();
   return name.find("g++") != std::string::npos && name.find("clang") == std::string::npos;

@@ -57,7 +57,8 @@ void rewrite_shared(const Tokens& tokens, size_t at, Edits& edits);
 
 // Parts of declarations.
 
-/// Behind __attribute__((...)), alignas(...) and [[...]], from `at` on.
+/// The first token at or behind `at` that belongs to no __attribute__((...)), alignas(...) or
+/// [[...]].
 size_t skip_attributes(const Tokens& tokens, size_t at);
 /// The token behind the > that closes the < at `open`; 0 where it is no template's.
 size_t skip_template(const Tokens& tokens, size_t open);

@@ -54,7 +54,7 @@ void __tsan_vptr_update(void** address, void*) {
   tell_write(address, sizeof *address, PEAL_HOOK_PC);
 }
 
-// Before main(), of each translation unit.
+// Runs before main(), once for each translation unit.
 void __tsan_init() { peal::simt::accesses_are_told = true; }
 // Whoever observes has the place of each access, and needs no stack of calls.
 void __tsan_func_entry(void*) {}

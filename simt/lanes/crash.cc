@@ -66,7 +66,7 @@ class CrashLine {
   CrashLine& index(const Dim3& at) {
     return add("(").number(at.x).add(",").number(at.y).add(",").number(at.z).add(")");
   }
-  /// To stderr, with an end of line.
+  /// Writes the line to stderr.
   void write() {
     bytes_[length_] = '\n';
     for (size_t at = 0; at <= length_;) {

@@ -203,7 +203,7 @@ int sync_block_count(bool predicate) {
 
 namespace {
 
-// Of the grid that runs here.
+// How many blocks of the grid that runs here can be resident.
 PEAL_SIMT_UNSEEN uint64_t most_resident_blocks() {
   return current_scheduler != nullptr ? current_scheduler->most_resident_blocks()
                                       : this_worker()->most_resident_blocks();

@@ -148,7 +148,7 @@ void LaunchOutcome::fail(std::exception_ptr error) {
 
 namespace {
 
-// Of the process: lanes take memory, whose launch they are of.
+// Counted for the whole process: lanes take memory, whichever launch they belong to.
 constinit std::atomic<uint64_t> resident_lanes{0};
 
 }  // namespace

@@ -42,7 +42,7 @@ class ResidentLanes {
 struct LaunchState {
   LaunchState(const Grid& grid, const std::function<void()>& body, const Limits& limits);
 
-  /// Of a block that nobody has begun; blocks.count() or more: there is none.
+  /// The number of a block that nobody has begun. If it is block_count or more, there is none left.
   uint64_t next_block() { return begun_.fetch_add(1, std::memory_order_relaxed); }
   bool all_begun() const { return begun_.load(std::memory_order_relaxed) >= block_count; }
   uint64_t begun() const { return begun_.load(std::memory_order_relaxed); }

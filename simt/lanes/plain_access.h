@@ -40,8 +40,8 @@ void observe_accesses(AccessObserver observer);
 extern AccessObserver access_observer;
 /// For the hooks: true once code of this process has begun that was compiled for them.
 extern bool accesses_are_told;
-/// For the hooks: tells of an access of the lane that runs on this thread. Host threads' are not
-/// told.
+/// For the hooks: reports an access of the lane that runs on this thread. Accesses of host threads
+/// are not reported.
 void tell_access(const PlainAccess& access);
 
 }  // namespace peal::simt

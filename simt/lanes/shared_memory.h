@@ -15,7 +15,7 @@ class SharedMemory {
   /// from the first call's, or when `align` is not a power of two.
   void* find(const void* key, size_t bytes, size_t align);
 
-  /// For another block: all storage is fresh.
+  /// Makes the storage ready for another block, as if it were fresh.
   void renew() {
     for (Piece& piece : pieces_) piece.fresh = true;
   }

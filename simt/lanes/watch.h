@@ -59,7 +59,7 @@ class SignalWatch {
     slices_.store(slices_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
 
-  /// For the handler.
+  /// Called by the signal handler.
   void tick(uint64_t code);
 
   /// What was found, once. Any thread.

@@ -139,7 +139,8 @@ bool Worker::begin_block() {
   return true;
 }
 
-// Of a grid that fits each worker begins its part only, however late the others come.
+// Each worker begins no more than its share of the blocks, so that those of a grid that fits are
+// spread over all workers, however late some come.
 bool Worker::take_room() const {
   const uint64_t share = (program_.block_count + program_.workers - 1) / program_.workers;
   if (blocks_here_ >= share) return false;

@@ -49,7 +49,7 @@ class Backoff {
 
 class Worker {
  public:
-  /// Of the calling thread. It keeps `residents` for a debugger.
+  /// The worker of the calling thread. It keeps `residents` up to date for a debugger.
   Worker(LaunchState& program, ResidentBlocks& residents)
       : program_(program), residents_(residents) {}
   Worker(const Worker&) = delete;

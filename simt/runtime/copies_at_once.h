@@ -33,7 +33,7 @@ void memcpy_async(const Group& group, T* to, const T* from, size_t bytes) {
     std::memcpy(target + at, source + at, bytes - at < kPart ? bytes - at : kPart);
   }
 }
-/// Of as many elements as both have.
+/// Copies as many elements as both have.
 template <class Group, class T>
 void memcpy_async(const Group& group, T* to, size_t room, const T* from, size_t count) {
   memcpy_async(group, to, from, sizeof(T) * (room < count ? room : count));

@@ -163,7 +163,7 @@ class BlockScan {
   TempStorage& storage_;
 };
 
-/// Of a warp, or of W consecutive threads of it. The result is the first one's.
+/// A reduction over a warp, or over W consecutive threads of it. The first thread has the result.
 template <class T, int W = 32, int = 0>
 class WarpReduce {
  public:

@@ -144,7 +144,7 @@ inline CUresult cuMemcpyDtoDAsync(CUdeviceptr dst, CUdeviceptr src, size_t bytes
   return of_driver(
       cudaMemcpyAsync(pointer_of(dst), pointer_of(src), bytes, cudaMemcpyDeviceToDevice, stream));
 }
-/// Of `count` elements.
+/// `count` is in elements.
 CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t count, CUstream stream);
 CUresult cuMemsetD16Async(CUdeviceptr dst, unsigned short value, size_t count, CUstream stream);
 CUresult cuMemsetD32Async(CUdeviceptr dst, unsigned value, size_t count, CUstream stream);

@@ -101,7 +101,7 @@ inline __nv_fp8_storage_t __nv_cvt_bfloat16raw_to_fp8(__nv_bfloat16_raw value,
   return peal::simt::cuda::to_fp8(__nv_bfloat16(value), saturation, kind);
 }
 
-// Of pairs: NAME2 of PAIR, by NAME of its x and of its y.
+// Defines NAME2, which converts a PAIR: NAME converts its x and its y.
 #define PEAL_SIMT_FP8_PAIR(NAME2, NAME, PAIR, X, Y)                                          \
   inline __nv_fp8x2_storage_t NAME2(PAIR value, __nv_saturation_t saturation,                \
                                     __nv_fp8_interpretation_t kind) {                        \

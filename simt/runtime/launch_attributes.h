@@ -111,7 +111,7 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
                              [kernel, copies = std::move(copies)] { std::apply(kernel, copies); });
 }
 
-/// Of no effect: those of streams say how fast something is.
+/// Has no effect: the attributes of streams concern speed only.
 cudaError_t cudaStreamSetAttribute(cudaStream_t stream, cudaStreamAttrID attribute,
                                    const cudaStreamAttrValue* value);
 

@@ -16,7 +16,7 @@ int resident_blocks(int threads, size_t shared_bytes) {
   const int by_threads = all.maxThreadsPerMultiProcessor / threads;
   const auto by_memory = static_cast<int>(all.sharedMemPerMultiprocessor /
                                           (shared_bytes + all.reservedSharedMemPerBlock));
-  // Of a grid whose blocks wait for each other all must be resident.
+  // All blocks of a grid must be resident if they wait for each other.
   const auto by_lanes =
       static_cast<int>(limits().max_lanes) / threads / std::max(1, all.multiProcessorCount);
   return std::min({by_threads, by_memory, by_lanes, all.maxBlocksPerMultiProcessor});

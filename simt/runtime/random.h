@@ -138,7 +138,7 @@ inline void skipahead_sequence(unsigned long long n, curandStatePhilox4_32_10* s
   state->output = peal::simt::cuda::philox4x32_10(state->ctr, state->key);
 }
 
-/// Of one seed, subsequences lie 2^67 numbers apart, for Philox 2^66.
+/// The subsequences of one seed lie 2^67 numbers apart, for Philox 2^66.
 inline void curand_init(unsigned long long seed, unsigned long long subsequence,
                         unsigned long long offset, curandStateXORWOW* state) {
   const unsigned low = 1099087573 * (static_cast<unsigned>(seed) ^ 0xaad26b49);
@@ -168,7 +168,7 @@ inline double curand_uniform_double(curandStateXORWOW* state) {
   const unsigned low = curand(state);
   return peal::simt::cuda::uniform(low, curand(state));
 }
-/// Of 32 bits alone, as cuRAND's is.
+/// Uses 32 bits only, as cuRAND does.
 inline double curand_uniform_double(curandStatePhilox4_32_10* state) {
   return curand(state) * 0x1p-32 + 0x1p-32;
 }

@@ -47,7 +47,7 @@ using Signed4 = signed char;
 using Unsigned2 = unsigned short;
 using Unsigned4 = unsigned char;
 
-// Of four bytes; of two halves of `a` with the low two bytes of `b`.
+// dot4 multiplies four bytes of `a` and `b`, dot2 two halves of `a` with the low two bytes of `b`.
 template <class Left, class Right>
 constexpr unsigned dot4(unsigned a, unsigned b, unsigned sum) {
   for (unsigned at = 0; at < 32; at += 8) {

@@ -51,7 +51,7 @@ std::string name_of(const std::string& given, const Grid& grid) {
   return found.empty() ? "(unnamed)" : found;
 }
 
-// Of a grid that does not fit: what CUDA answers.
+// What CUDA answers of a grid that does not fit.
 cudaError_t error_of(const Grid& grid) {
   try {
     check_grid(grid);

@@ -92,7 +92,7 @@ cudaChannelFormatDesc cudaCreateChannelDesc() {
   return channels_of<T>();
 }
 
-/// Of one row where `height` is 0.
+/// The array has one row where `height` is 0.
 cudaError_t cudaMallocArray(cudaArray_t* array, const cudaChannelFormatDesc* channels, size_t width,
                             size_t height = 0, unsigned flags = 0);
 cudaError_t cudaFreeArray(cudaArray_t array);

@@ -46,7 +46,7 @@ PEAL_HD constexpr void copy_by_gpu(void*, const void*, size_t, bool = false) {}
 
 inline constexpr uintptr_t kGpuMark = uintptr_t{1} << 62;
 
-/// Of the process; there before the first mark.
+/// The process has one; it is set before the first address is marked.
 inline GpuCopier* gpu_copier = nullptr;
 
 inline bool in_gpu(const void* address) {

@@ -34,7 +34,8 @@ class Client {
   bool next_event(AsyncEvent* event);
   int event_fd() const { return events_.fd(); }
 
-  /// That the engine runs on: what the PE asked for, or what the first one of the fabric did.
+  /// The GPU that the engine runs on: the one that this PE asked for, or that the first PE of the
+  /// fabric did.
   const GpuId& gpu() const { return gpu_; }
   /// The number of the engine's process.
   pid_t engine_pid() const { return calls_.peer_pid(); }

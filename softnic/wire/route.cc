@@ -87,7 +87,7 @@ PacketPath Router::ethernet(const AddressPath& path) const {
   return route;
 }
 
-/// By UDP, which is IPv4 at both ends.
+/// The path by UDP, which is IPv4 at both ends.
 PacketPath Router::beyond(const AddressPath& path) const {
   const Gid& source = gids_[path.source_gid];
   PacketPath route{.network = source.network};

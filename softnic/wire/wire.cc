@@ -104,7 +104,8 @@ std::shared_ptr<const Peer> ShmWire::peer_at(uint16_t lid) {
   return peer;
 }
 
-/// With rings as large as memory allows; not valid, and errno, where it allows none.
+/// Makes the file with rings as large as memory allows. If memory allows none, the mapping is not
+/// valid and errno says why.
 Mapping ShmWire::create_file(uint16_t lid, const Peer& peer, uint64_t* ring) const {
   fabric_.unlink_created_ring(lid, peer.generation);  // of a link that was dropped
   for (*ring = Room::in(fabric_.directory()).ring_bytes();; *ring /= 2) {

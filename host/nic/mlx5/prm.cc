@@ -40,7 +40,7 @@ void refuse_field(Field field, uint64_t value, size_t words) {
 namespace peal::nic {
 namespace {
 
-// With what usually causes them.
+// Statuses of commands, and what usually causes them.
 struct StatusText {
   uint32_t status;
   const char* name;

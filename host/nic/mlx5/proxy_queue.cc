@@ -231,8 +231,8 @@ bool ProxyQueue::drained() {
   return false;
 }
 
-/// Behind the completions of all before it. Never lets the entry behind it be taken in the same
-/// turn.
+/// Begins when all entries before it are complete. Never lets the entry behind it be taken in the
+/// same turn.
 bool ProxyQueue::begin_flush(const ProxyWork& work) {
   if (!drained()) return false;
   work_ = work;

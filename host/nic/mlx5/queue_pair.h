@@ -75,8 +75,8 @@ struct QueuePairConfig {
 /// allowed.
 class QueuePair {
  public:
-  /// In reset state. `place` has room for `config.depth` blocks. Throws kInvalidArgument for a
-  /// depth the NIC cannot do, kSystem when it refuses.
+  /// Makes a queue pair in reset state. `place` has room for `config.depth` blocks. Throws
+  /// kInvalidArgument for a depth that the NIC cannot do, kSystem if it refuses.
   QueuePair(const Device& device, const ProtectionDomain& domain, const Uar& uar,
             const CompletionQueue& cq, const QueuePlace& place, const QueuePairConfig& config);
 

@@ -17,7 +17,7 @@ namespace {
 
 void say(const std::string& text) { std::fputs(text.c_str(), stderr); }
 
-// By which two failures are the same.
+// The text by which two failures are compared.
 std::string without_numbers(std::string text) {
   std::erase_if(text, [](char c) { return c >= '0' && c <= '9'; });
   return text;

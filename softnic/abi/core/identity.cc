@@ -95,7 +95,7 @@ int ibv_read_sysfs_file(const char* directory, const char* file, char* text, siz
   std::string found = peal::bytes_of(std::string(directory) + "/" + file).substr(0, bytes);
   if (found.empty()) return -1;
   if (found.back() == '\n') found.pop_back();
-  // With the 0 behind it, where there is room.
+  // Copies the final 0 as well, where there is room.
   std::memcpy(text, found.c_str(), std::min(found.size() + 1, bytes));
   return static_cast<int>(found.size());
 }

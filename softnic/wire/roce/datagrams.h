@@ -24,7 +24,7 @@ class Datagrams {
  public:
   virtual ~Datagrams() = default;
 
-  /// Of this end; port 4791.
+  /// The address of this end, whose port is 4791.
   virtual const Ipv4& address() const = 0;
   /// kMostDatagram bytes for the next datagram; null where there is no room now.
   virtual std::byte* reserve() = 0;

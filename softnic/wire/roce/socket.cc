@@ -36,7 +36,7 @@ void set(const Fd& fd, int level, int name, int value) {
   static_cast<void>(setsockopt(fd.get(), level, name, &value, sizeof value));
 }
 
-/// As large as root may have it, else as large as anybody may.
+/// Makes the buffer as large as root may have it, else as large as any user may.
 void set_buffer(const Fd& fd, int forced, int asked) {
   const int bytes = kBufferBytes;
   if (setsockopt(fd.get(), SOL_SOCKET, forced, &bytes, sizeof bytes) != 0)
@@ -111,7 +111,8 @@ void Socket::commit(const Ipv4& to, size_t bytes) {
   out_->vector[i].iov_len = bytes;
 }
 
-/// Of those that wait, from `from` on; answers where the kernel stopped.
+/// Sends the datagrams that wait, from number `from` on. Answers the first that the kernel did not
+/// take.
 size_t Socket::send_some(size_t from) {
   Batch& out = *out_;
   if (from < out.count) tell_others();

@@ -18,7 +18,7 @@ using Wqe = mlx5::Opcode;
 
 /// READs are answered up to here; who asked for more asks again for the rest.
 constexpr uint32_t kMostReadPackets = 256;
-/// Of a message, packets whose acknowledgement is asked for: the last, and one in so many.
+/// An acknowledgement is asked for the last packet of a message, and for one packet in so many.
 constexpr uint32_t kAskEvery = 16;
 
 enum class Place : uint8_t { kFirst, kMiddle, kLast, kOnly };
@@ -28,7 +28,8 @@ Place place_of(bool begins, bool ends) {
   return ends ? Place::kLast : Place::kMiddle;
 }
 
-/// Of four opcodes that follow one another in this order; with an immediate one more is between.
+/// The opcodes follow one another in the order of Place; behind kSendLast, and behind kSendOnly,
+/// comes the same with an immediate.
 Opcode send_opcode(Place place, bool immediate) {
   switch (place) {
     case Place::kFirst:

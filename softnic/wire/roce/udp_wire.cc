@@ -57,8 +57,8 @@ class UdpWire::Answers {
   Answers(UdpWire& wire, Connection& connection, uint32_t qpn)
       : wire_(wire), connection_(connection), qpn_(qpn) {}
 
-  /// Of the packet that is served next: how its data is called, and if it is the last of a message
-  /// that is new.
+  /// Tells of the packet that is served next: `data` is the opcode of its answers, `finishes` says
+  /// that it is the last packet of a new message.
   void next(Opcode data, bool finishes) {
     data_ = data;
     finishes_ = finishes;
@@ -220,7 +220,7 @@ void UdpWire::take(const Arrived& datagram) {
   }
 }
 
-/// From anybody: it is the Q_Key that counts.
+/// A datagram may come from any sender: only its Q_Key is checked.
 void UdpWire::take_datagram(const Arrived& datagram, const RoceFrame& frame) {
   const GlobalHeader header = header_of(datagram, network_.address());
   const bool immediate = frame.opcode == Opcode::kDatagramOnlyImmediate;
@@ -271,7 +271,7 @@ void UdpWire::take_request(const Arrived& datagram, const RoceFrame& frame, cons
     server.serve(packet, payload);
     const bool executed = is_new && qp.receive.expected_psn != before;
     if (executed) connection.inbound.executed(packet);
-    // Of a READ that ends early the peer asks for the rest.
+    // If a READ ends early, the peer asks for the rest.
     if (!answers.goes_on() || rest_ == 0) break;
   }
 }

@@ -112,7 +112,7 @@ TEST(SimtBlock, ReportsABarrierThatAWarpCollectiveBlocks) {
   EXPECT_NE(error.find("deadlock"), std::string::npos) << error;
 }
 
-// Of blocks that are resident at the same time: others take over the memory of those before.
+// The blocks here are resident at the same time: later ones take over the memory of those before.
 TEST(SimtShared, IsOnePieceForABlock) {
   static const int key = 0;
   std::vector<void*> at(4 * 64);
