@@ -42,7 +42,7 @@ void fail_together(Bootstrap& group, const std::vector<StepOutcome>& outcomes,
   throw Error(all[nearest].code, fmt::format("PE {}: {}{}", nearest, text, count));
 }
 
-void settle(Bootstrap& group, const std::optional<StepFailure>& mine) {
+void throw_if_any_failed(Bootstrap& group, const std::optional<StepFailure>& mine) {
   const auto outcomes = gather<StepOutcome>(group, mine ? mine->distance : kStepTaken);
   if (!all_taken(outcomes)) fail_together(group, outcomes, mine);
 }

@@ -59,7 +59,7 @@ std::optional<StepFailure> failure_of(Step&& step) {
 }
 
 /// Collective. Returns once all PEs have got here and `mine` was nothing on any; else all throw.
-void settle(Bootstrap& group, const std::optional<StepFailure>& mine);
+void throw_if_any_failed(Bootstrap& group, const std::optional<StepFailure>& mine);
 
 /// Collective. Takes `step` and answers what it answers, once all PEs have taken theirs. The step
 /// makes no collective calls itself.
@@ -67,10 +67,10 @@ template <class Step>
 auto together(Bootstrap& group, Step&& step) {
   using Result = std::invoke_result_t<Step>;
   if constexpr (std::is_void_v<Result>) {
-    settle(group, failure_of(step));
+    throw_if_any_failed(group, failure_of(step));
   } else {
     std::optional<Result> result;
-    settle(group, failure_of([&] { result.emplace(step()); }));
+    throw_if_any_failed(group, failure_of([&] { result.emplace(step()); }));
     return std::move(*result);
   }
 }

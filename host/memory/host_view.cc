@@ -14,9 +14,9 @@
 namespace peal {
 namespace {
 
-// What was stored up to here has arrived: the read of it crosses the bus behind it.
+// Returns when all that was stored up to here has arrived: the read crosses the bus behind it.
 template <class Word>
-void settle(const Word* mapped) {
+void read_back(const Word* mapped) {
   fence_mapped();
   static_cast<void>(__atomic_load_n(mapped, __ATOMIC_RELAXED));
   fence_mapped();
@@ -123,7 +123,7 @@ bool HostView::copy(void* to, const void* from, size_t bytes) const {
   fence_mapped();
   if (in) {
     if (!found.mapping->copy_in(found.at, from, bytes)) return false;
-    settle(reinterpret_cast<const uint8_t*>(found.at + bytes - 1));
+    read_back(reinterpret_cast<const uint8_t*>(found.at + bytes - 1));
   } else {
     if (!found.mapping->copy_out(to, found.at, bytes)) return false;
     fence_mapped();
@@ -154,7 +154,7 @@ bool HostView::store(Word* to, const Word* from, size_t count) const {
   fence_mapped();
   for (size_t i = 0; i < count; ++i) {
     __atomic_store_n(words + i, from[i], __ATOMIC_RELEASE);
-    settle(words + i);
+    read_back(words + i);
   }
   return true;
 }

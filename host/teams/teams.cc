@@ -91,7 +91,7 @@ Teams::Teams(LiveGroup& group, SymmetricHeap& heap, size_t arena, Ways ways, Bac
   if (!ways_.all_mapped) world.team.apart = kTeamByNic;
   world.options = world_options(!heap_.backing().host_accessible());
   world.count = granules(world.pes.size(), world.options);
-  settle(world);
+  fill_team(world);
   write(world);
   publish(world.first, world.team);
   for (size_t i = kWords; i > 0; --i) free_words_.push_back(i - 1);
@@ -116,7 +116,7 @@ void Teams::check(const TeamOptions& options) {
 }
 
 // Fills in what follows from the members and the place in the arena.
-void Teams::settle(Record& record) const {
+void Teams::fill_team(Record& record) const {
   Team& team = record.team;
   team.size = static_cast<int32_t>(record.pes.size());
   team.first = record.pes.front();
@@ -272,7 +272,7 @@ Team Teams::split(const Team& parent_team, int color, int key, const TeamOptions
   const std::vector<uint8_t> mapped = gather_together(group, [&] {
     if (ranks.empty()) return uint8_t{0};
     record = make(parent, offers, ranks);
-    settle(record);
+    fill_team(record);
     write(record);
     return static_cast<uint8_t>(maps(record.pes) ? 1 : 0);
   });

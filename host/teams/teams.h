@@ -100,7 +100,7 @@ class Teams {
   size_t find_gap(const Taken& taken, size_t count, size_t members) const;
   Record make(const Record& parent, const std::vector<MemberRequest>& offers,
               const std::vector<size_t>& ranks);
-  void settle(Record& record) const;
+  void fill_team(Record& record) const;
   bool maps(const std::vector<int>& pes) const;
   void write(const Record& record);
   void publish(size_t granule, const Team& team);

@@ -115,7 +115,7 @@ uint32_t Windows::publish(const Window& window, const PublishedWindows::Reached&
   uint32_t number = 0;
   const auto failure = failure_of([&] { number = published_.publish(draft); });
   try {
-    settle(group_, failure);
+    throw_if_any_failed(group_, failure);
   } catch (const Error&) {
     if (!failure) published_.hide(number);  // nobody was told of it
     throw;

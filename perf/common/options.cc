@@ -174,8 +174,8 @@ void add_options(CLI::App& app, const Program& program, Options& o, Given& given
   add_output_options(app, o, given);
 }
 
-// What of a program's options follows from others.
-void settle(const Program& program, Options& o, const Given& given) {
+// Fills in the options that follow from others.
+void derive_options(const Program& program, Options& o, const Given& given) {
   if (program.metric == Metric::kLatency && o.scope == ScopeKind::kThread) o.threads = 1;
   if (program.metric == Metric::kLatency && o.scope == ScopeKind::kWarp) o.threads = 32;
   if (program.metric != Metric::kCollective) return;
@@ -229,7 +229,7 @@ CommandLine parse(const Program& program, int argc, const char* const* argv) {
       throw CLI::ValidationError("--sizes", error.what());
     }
     check_together(o);
-    settle(program, o, given);
+    derive_options(program, o, given);
   } catch (const CLI::CallForHelp&) {
     line.text = app.help();
   } catch (const std::exception& error) {  // of CLI11 or of the checks above

@@ -138,7 +138,7 @@ void Block::begin(const Dim3& blocks, uint64_t number) {
   if (shared_bytes_ != 0) dynamic_shared_ = shared_.find(this, shared_bytes_, 128);
 }
 
-void Block::settle(Lane& lane) {
+void Block::take_request(Lane& lane) {
   const LaneCall call = lane.request.call;
   if (call <= LaneCall::kShared) {
     if (call == LaneCall::kShared) {
@@ -169,7 +169,7 @@ void Block::end(size_t first, size_t count) {
   if (running_ != live_) {  // who waits may have waited for these
     for (size_t at = first; at < first + count; ++at) {
       lanes_[at].request.call = LaneCall::kExit;
-      settle(lanes_[at]);
+      take_request(lanes_[at]);
     }
     return;
   }

@@ -2,7 +2,7 @@
 //
 // A resident block as its worker sees it: lanes, the warps that group them, and who waits for what.
 //
-//   lane: Request --suspend()--> Block::settle() --> lane is ready, or waits until wake()
+//   lane: Request --suspend()--> Block::take_request() --> lane is ready, or waits until wake()
 //
 // Invariant: only the thread of the block's worker touches these, between slices; so there are no
 // locks. A lane touches its own Lane inside suspend() only.
@@ -180,8 +180,8 @@ class Block {
 
   /// Takes what `lane` asked for with its last slice. Throws Error when that is against the rules,
   /// or when no lane of the block can run any more.
-  void settle(Lane& lane);
-  /// As settle(), of `count` lanes from number `first` on that have ended.
+  void take_request(Lane& lane);
+  /// As take_request(), of `count` lanes from number `first` on that have ended.
   void end(size_t first, size_t count);
   /// Makes a waiting lane ready, with the result of what it waited for.
   void wake(Lane& lane, uint64_t result);

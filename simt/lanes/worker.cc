@@ -270,7 +270,7 @@ void Worker::end(Lane& lane) {
     lane.ended = true;
     return;
   }
-  settle(lane);
+  take_request(lane);
   got_on();
   if (lane.block->live() == 0) retire(*lane.block);
 }
@@ -302,7 +302,7 @@ Fiber& Worker::pass_on(Lane& lane) {
     book(*lane.block, static_cast<size_t>(&lane - lane.block->lanes().data()));
   }
   lane.exceptions = thread_.exceptions;
-  settle(lane);
+  take_request(lane);
   if (lane.request.call == LaneCall::kYield) {
     // Only yields make a pass: a loop that also votes or shuffles each turn spins all the same.
     ++yields_;
@@ -348,9 +348,9 @@ void Worker::show(Lane& lane) {
   thread_.lane = &lane;
 }
 
-void Worker::settle(Lane& lane) {
+void Worker::take_request(Lane& lane) {
   try {
-    lane.block->settle(lane);
+    lane.block->take_request(lane);
   } catch (...) {
     program_.outcome.fail(std::current_exception());
   }

@@ -96,7 +96,7 @@ class Worker {
   Fiber& next();
   Fiber& idle_fiber();
   void show(Lane& lane);
-  void settle(Lane& lane);
+  void take_request(Lane& lane);
   void got_on();
   void retire(Block& block);
 

@@ -120,7 +120,7 @@ bool Announced::take_end_of_update(const PlainAccess& access) {
   return true;
 }
 
-void Announced::settle_all() {
+void Announced::complete_all() {
   for (const Piece& piece : loads_) std::memcpy(piece.start, &piece.value, piece.bytes);
   loads_.clear();
   code_ = store_.pc;

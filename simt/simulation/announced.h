@@ -7,7 +7,7 @@
 //                     load has been made
 //   announced store   what is found behind it in memory is stored in the model
 //
-// An access has been made when its lane comes to the simulation again: settle().
+// An access has been made when its lane comes to the simulation again: complete().
 #pragma once
 
 #include <cstddef>
@@ -27,16 +27,16 @@ class Announced {
   bool concerns(const PlainAccess& access) const {
     return access.address == nullptr || memory_.holds(access.address);
   }
-  /// Takes an access of agent `me`, which runs; behind settle().
+  /// Takes an access of agent `me`, which runs. To be called after complete().
   void take(uint64_t me, const PlainAccess& access);
   /// The second half of a read-modify-write, which is announced as a store, made, and announced as
   /// a load: nobody else runs between. False for any other access.
   bool take_end_of_update(const PlainAccess& access);
   /// Where the program is in the access that the model is being told of; null: in none.
   const void* code() const { return code_; }
-  /// What was announced has been made.
-  void settle() {
-    if (!loads_.empty() || !stores_.empty()) settle_all();
+  /// Tells the model of the accesses that were announced, which have been made since.
+  void complete() {
+    if (!loads_.empty() || !stores_.empty()) complete_all();
   }
 
  private:
@@ -46,7 +46,7 @@ class Announced {
     uint64_t value;  // of a load: the newest; of a store: what was there before
   };
 
-  void settle_all();
+  void complete_all();
   void take_load(uint64_t me, const PlainAccess& access);
   void take_store(const PlainAccess& access);
   uint64_t take_back(const Piece& piece);

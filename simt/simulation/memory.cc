@@ -114,10 +114,10 @@ void WeakMemory::tick(uint64_t me) {
   clock[2 * me + 1] = ++clock[2 * me];
 }
 
-// What the agent knows is everywhere now.
-void WeakMemory::settle(uint64_t me) {
-  settled_.resize(agents_[me].clock.size(), 0);
-  join(settled_, agents_[me].clock);
+// What the agent knows is visible in the whole system from now on.
+void WeakMemory::publish_clock(uint64_t me) {
+  published_.resize(agents_[me].clock.size(), 0);
+  join(published_, agents_[me].clock);
 }
 
 uint64_t WeakMemory::add_agent(const AgentGroup& place) {
@@ -354,7 +354,7 @@ void WeakMemory::store(uint64_t me, void* p, unsigned bytes, uint64_t value, Mod
   if (writer.unordered) {
     // Releases nothing itself; a later store that may not be reordered speaks for it.
   } else if (releases(access.order)) {
-    if (access.scope == Scope::kSystem) settle(me);
+    if (access.scope == Scope::kSystem) publish_clock(me);
     message.released = std::make_shared<const Clock>(writer.clock);
   } else if (access.scope != Scope::kLane && !message.late) {
     message.released = writer.fenced;
@@ -372,7 +372,7 @@ void WeakMemory::replace(uint64_t me, void* p, unsigned bytes, uint64_t value, M
   Clock released;
   const Released& before = g.messages.back().released;
   if (before != nullptr && (g.messages.back().mask & message.mask) != 0) released = *before;
-  if (releases(access.order) && access.scope == Scope::kSystem) settle(me);
+  if (releases(access.order) && access.scope == Scope::kSystem) publish_clock(me);
   const Clock* own = releases(access.order) ? &writer.clock : writer.fenced.get();
   if (writer.unordered) own = nullptr;
   if (own != nullptr) {
@@ -389,11 +389,11 @@ void WeakMemory::fence(uint64_t me, MemoryOrder order, Scope scope) {
   Agent& agent = agents_[me];
   if (acquires(order) && !agent.pending.empty()) join(agent.clock, agent.pending);
   if (releases(order)) {
-    if (scope == Scope::kSystem) settle(me);
-    settled_.resize(agent.clock.size(), 0);
+    if (scope == Scope::kSystem) publish_clock(me);
+    published_.resize(agent.clock.size(), 0);
     Clock released = agent.clock;
     for (size_t far = 1; far < released.size(); far += 2) {
-      released[far] = std::min(released[far], settled_[far]);
+      released[far] = std::min(released[far], published_[far]);
     }
     agent.in_block = std::make_shared<const Clock>(std::move(released));
     if (scope != Scope::kBlock) agent.fenced = agent.in_block;

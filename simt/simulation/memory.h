@@ -200,7 +200,7 @@ class WeakMemory {
                             ModelAccess access);
   static size_t entry(const Granule& g, uint64_t agent);
   void tick(uint64_t me);
-  void settle(uint64_t me);
+  void publish_clock(uint64_t me);
   uint32_t floor(const Granule& g, const Agent& me) const;
   void see(Granule& g, uint64_t me, uint32_t at, uint32_t clock);
   void check_guard(const Granule& g, uint64_t me, const void* p);
@@ -221,7 +221,7 @@ class WeakMemory {
   mutable const Region* last_region_ = nullptr;
   std::deque<Granule> pool_;
   std::vector<Agent> agents_;
-  Clock settled_;  // what was fenced with system scope by whomever
+  Clock published_;  // what was fenced with system scope by whomever
   std::map<const void*, std::string> names_;
   std::map<const void*, std::deque<Posted>> registers_;
   uint64_t operations_ = 0;

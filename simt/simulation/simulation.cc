@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loop: choose a lane, run a slice, settle, let time pass.
+// The loop: choose a lane, run a slice, take what it asked for, let time pass.
 #include "simt/simulation/simulation.h"
 
 #include <algorithm>
@@ -252,9 +252,9 @@ void Simulation::State::slice(Lane& lane) {
   release_to(this);  // see leave() in lane.cc
   resume(lane, home(), *exceptions_);
   acquire_from(this);
-  announced.settle();
+  announced.complete();
   if (lane.abandoned) return;
-  lane.block->settle(lane);
+  lane.block->take_request(lane);
   if (lane.ended) end(lane);
 }
 
@@ -383,7 +383,7 @@ void Simulation::State::run_body(const Lane& lane) {
 // where it is: its destructors do not run.
 void Simulation::State::point() {
   Lane& lane = *current_lane();
-  announced.settle();
+  announced.complete();
   if (lane.abandoned && ++last_points_ > kLastPoints) leave_for_good(lane);
   const bool interrupted =
       decisions.chance(Question::kInterrupt, lane.rank, 1, profile.switch_one_in);
@@ -399,7 +399,7 @@ void Simulation::State::fence(FenceReach reach) {
 // An access that a kernel makes by itself, ahead of it.
 void Simulation::State::observe(const PlainAccess& access) {
   if (!announced.concerns(access) || announced.take_end_of_update(access)) return;
-  announced.settle();
+  announced.complete();
   // Code of hosts has variables of threads, which all hosts share here: they run until they wait.
   if (!current_lane()->on_host) point();
   announced.take(agent(), access);

@@ -51,18 +51,18 @@ class WakingQueue {
     if (waiting_.empty()) return false;
     use(waiting_.front());
     waiting_.pop_front();
-    settle();
+    clear_wake_if_empty();
     return true;
   }
   template <class Which>
   void forget(const Which& which) {
     const std::lock_guard hold(mutex_);
-    if (std::erase_if(waiting_, which) > 0) settle();
+    if (std::erase_if(waiting_, which) > 0) clear_wake_if_empty();
   }
 
  private:
-  /// Something was taken: an empty queue is not readable.
-  void settle() {
+  /// To be called after events were taken: the descriptor of an empty queue is not readable.
+  void clear_wake_if_empty() {
     uint64_t count = 0;
     if (waiting_.empty()) [[maybe_unused]]
       const ssize_t n = read(fd(), &count, sizeof count);

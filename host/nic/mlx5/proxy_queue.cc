@@ -121,13 +121,13 @@ bool ProxyQueue::collect() {
     if (i < newest && newest != count) {
       done_ = completions[i].id + 1;
     } else {
-      settle(completions[i]);
+      take_completion(completions[i]);
     }
   }
   return count != 0;
 }
 
-void ProxyQueue::settle(const nic::SendCompletion& completion) {
+void ProxyQueue::take_completion(const nic::SendCompletion& completion) {
   const Sent sent = window_[completion.id % window_.size()];
   done_ = completion.id + 1;
   if (completion.syndrome != 0) {

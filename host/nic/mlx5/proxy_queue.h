@@ -47,7 +47,7 @@ class ProxyQueue final : public nic::CarriedQueue {
   uint16_t unseen() const;
   bool observe();
   bool collect();
-  void settle(const nic::SendCompletion& completion);
+  void take_completion(const nic::SendCompletion& completion);
   bool take();
   bool admit(Batch& batch, ProxyWork& work);
   void add(const ProxyWork& work, Batch& batch);

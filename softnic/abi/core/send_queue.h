@@ -3,9 +3,9 @@
 // The rings of a verbs queue pair as those who post see them, and what each entry was called.
 //
 //   begin() -> segments, in place -> finish() -> ... -> ring()     posting, under the queue's lock
-//   settle()                                                       polling, under the CQ's lock
+//   complete()                                                     polling, under the CQ's lock
 //
-// The two meet in `done` only: an entry is written again after its completion has been settled.
+// The two meet in `done` only: an entry is written again after its completion has been polled.
 // The NIC reads no block before the doorbell record says it is there.
 #pragma once
 
@@ -155,7 +155,7 @@ class VerbsSendQueue : public VerbsRing {
 
   /// The name of the request whose first block is `counter`, 0 if it was not posted here. Its room
   /// and that of all before it is free from now on.
-  uint64_t settle(uint16_t counter) {
+  uint64_t complete(uint16_t counter) {
     const Entry entry = entry_[counter & (entry_.size() - 1)];
     if (entry.number < done_.load(std::memory_order_relaxed) || entry.number >= posted()) return 0;
     done_.store(entry.number + 1, std::memory_order_release);
@@ -208,7 +208,7 @@ class VerbsReceiveQueue : public VerbsRing {
     store<uint32_t>(&doorbell_->receive, Be32(static_cast<uint32_t>(posted()) & 0xffff).raw);
   }
 
-  uint64_t settle(uint16_t counter) {
+  uint64_t complete(uint16_t counter) {
     const uint64_t done = done_.load(std::memory_order_relaxed);
     if (done == posted()) return 0;
     const uint64_t wr_id = wr_id_[counter & (wr_id_.size() - 1)];

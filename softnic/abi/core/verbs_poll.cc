@@ -65,14 +65,14 @@ constexpr Row<mlx5::Opcode, ibv_wc_opcode> kReceivedAs[] = {
 };
 
 /// The name of the request that the entry completes, whose place is free from now on.
-uint64_t settle(VerbsQp& qp, const mlx5::Cqe& cqe) {
+uint64_t complete_request(VerbsQp& qp, const mlx5::Cqe& cqe) {
   const auto counter = static_cast<uint16_t>(cqe.counter_sig_op_own.host() >> 16);
   const bool sent = kind_of(cqe) == mlx5::CqeOpcode::kRequester ||
                     kind_of(cqe) == mlx5::CqeOpcode::kRequesterError;
-  if (!sent && qp.shared != nullptr) return qp.shared->settle(counter);
+  if (!sent && qp.shared != nullptr) return qp.shared->complete(counter);
   VerbsQueuePair* own = qp.queue_pair();
   if (own == nullptr) return 0;
-  return sent ? own->sent.settle(counter) : own->received.settle(counter);
+  return sent ? own->sent.complete(counter) : own->received.complete(counter);
 }
 
 /// Who sent a message, where the queue pair cannot know.
@@ -92,7 +92,7 @@ ibv_wc completion_of(VerbsQp& qp, const mlx5::Cqe& cqe) {
   const uint64_t error = cqe.timestamp.host();
   ibv_wc wc = {};
   wc.qp_num = qpn_of(cqe);
-  wc.wr_id = settle(qp, cqe);
+  wc.wr_id = complete_request(qp, cqe);
   switch (kind) {
     case mlx5::CqeOpcode::kRequester:
       wc.opcode = right_of(kReceivedAs, static_cast<mlx5::Opcode>(cqe.opcode_qpn.host() >> 24),

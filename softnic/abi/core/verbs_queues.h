@@ -80,8 +80,9 @@ class Reporter {
     until.tv_sec += kAcknowledgePatience;
     pthread_mutex_lock(&mutex_);
     int error = 0;
-    while (!settled() && error == 0) error = pthread_cond_timedwait(&cond_, &mutex_, &until);
-    const bool answer = settled();
+    while (!all_acknowledged() && error == 0)
+      error = pthread_cond_timedwait(&cond_, &mutex_, &until);
+    const bool answer = all_acknowledged();
     pthread_mutex_unlock(&mutex_);
     return answer;
   }
@@ -90,7 +91,7 @@ class Reporter {
 
  protected:
   /// Asked under the mutex.
-  virtual bool settled() const { return async.taken == async.acknowledged; }
+  virtual bool all_acknowledged() const { return async.taken == async.acknowledged; }
 
  private:
   pthread_mutex_t& mutex_;
@@ -144,8 +145,8 @@ class VerbsCq : public CompletionQueue,
   std::byte* uar_register = nullptr;              // mlx5dv_init_obj@MLX5_1.0 hands out its address
 
  protected:
-  bool settled() const override {
-    return Reporter::settled() && completions.taken == completions.acknowledged;
+  bool all_acknowledged() const override {
+    return Reporter::all_acknowledged() && completions.taken == completions.acknowledged;
   }
 };
 
@@ -172,7 +173,7 @@ class SharedReceives : public NicObject<ObjectKind::kSrq, &Nic::destroy_srq>,
       : NicObject(of), ibv_srq{}, Reporter(mutex, cond, events_completed) {}
 
   /// The name of entry `counter`, which is free from now on; 0 if it was not posted.
-  virtual uint64_t settle(uint16_t counter) = 0;
+  virtual uint64_t complete(uint16_t counter) = 0;
   /// True once something was posted.
   virtual bool used() = 0;
 };

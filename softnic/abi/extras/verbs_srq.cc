@@ -28,7 +28,7 @@ namespace {
 ///
 ///   [NIC's next ... head) posted     [head ... tail] free, by their links     elsewhere: taken
 ///
-/// finish() takes entries at the head; settle(), called by whoever polls, links them behind the
+/// finish() takes entries at the head; complete(), called by whoever polls, links them behind the
 /// tail. The tail is never posted: the NIC does not read a link that is about to be written.
 class VerbsSharedQueue {
  public:
@@ -68,7 +68,7 @@ class VerbsSharedQueue {
   // ---- polling
 
   /// The name of entry `counter`, which is free from now on; 0 if it was not posted.
-  uint64_t settle(uint16_t counter) {
+  uint64_t complete(uint16_t counter) {
     const std::lock_guard hold(lock_);
     if (counter >= entry_.size() || !entry_[counter].posted) return 0;
     entry_[counter].posted = false;
@@ -80,7 +80,7 @@ class VerbsSharedQueue {
  private:
   struct Entry {
     uint64_t wr_id = 0;
-    bool posted = false;  // and not settled
+    bool posted = false;  // and not completed
   };
   std::byte* at(uint32_t index) const { return ring_ + size_t{index} * stride_; }
   void link(uint32_t index, uint32_t next) {
@@ -107,7 +107,7 @@ class VerbsSharedQueue {
 class VerbsSrq : public SharedReceives {
  public:
   using SharedReceives::SharedReceives;
-  uint64_t settle(uint16_t counter) override { return queue.settle(counter); }
+  uint64_t complete(uint16_t counter) override { return queue.complete(counter); }
   bool used() override { return queue.used(); }
   uint32_t max_wr() const { return (1u << config.log_entries) - 1; }
 

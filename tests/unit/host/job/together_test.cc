@@ -84,7 +84,8 @@ TEST(Together, NamesNobodyWhereAllSayTheSame) {
 TEST(Together, TellsTheFailureNearestToTheCause) {
   const auto body = [](Bootstrap& group) {
     const int me = group.rank();
-    settle(group, StepFailure{Error(ErrorCode::kSystem, fmt::format("seen by {}", me)), 4 - me});
+    throw_if_any_failed(
+        group, StepFailure{Error(ErrorCode::kSystem, fmt::format("seen by {}", me)), 4 - me});
   };
   EXPECT_EQ(errors_of(body), all("system: PE 2: seen by 2 (3 of 3 PEs failed)"));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Accesses that compilers' hooks announce, played by hand: announce, access, settle. Hazards: an
+// Accesses that compilers' hooks announce, played by hand: announce, access, complete. Hazards: an
 // old value stays in memory; a store is lost, or counts as somebody else's; an update is torn.
 #include "simt/simulation/announced.h"
 
@@ -31,21 +31,21 @@ struct World {
 
   void store(uint64_t me, uint64_t* p, uint64_t value, bool atomic = false,
              int order = __ATOMIC_RELAXED) {
-    announced.settle();
+    announced.complete();
     announced.take(me, {p, 8, true, atomic, order, nullptr});
     __atomic_store_n(p, value, __ATOMIC_RELAXED);
-    announced.settle();
+    announced.complete();
   }
   uint64_t load(uint64_t me, const uint64_t* p) {
-    announced.settle();
+    announced.complete();
     announced.take(me, {p, 8, false, false, 0, nullptr});
     const uint64_t value = __atomic_load_n(p, __ATOMIC_RELAXED);
-    announced.settle();
+    announced.complete();
     return value;
   }
   /// As the hook of an atomic operation announces it.
   uint64_t add(uint64_t me, uint64_t* p, uint64_t value, int order) {
-    announced.settle();
+    announced.complete();
     announced.take(me, {p, 8, true, true, order, this});
     const uint64_t old = __atomic_fetch_add(p, value, __ATOMIC_RELAXED);
     EXPECT_TRUE(announced.take_end_of_update({p, 8, false, true, order, this}));
@@ -128,7 +128,7 @@ TEST(Announced, PiecesOfAWideAccessMayBeOfDifferentAge) {
     world.store(0, world.word + 1, 7);
     world.announced.take(1, {world.word, 16, false, false, 0, nullptr});
     const std::pair now{world.word[0], world.word[1]};
-    world.announced.settle();
+    world.announced.complete();
     seen.insert(now);
   }
   EXPECT_EQ(seen.size(), 4u);
