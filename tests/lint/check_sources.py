@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What every source file of the tree promises: licence line, size, format, descriptors that have an owner, no `#if`, and
-headers that compile alone.
+headers that compile alone. And the size of BUILD files.
 
 check_sources.py [--headers] ROOT     --headers adds the compilations (in parallel, headers that include one another in
                                       one run of g++)
@@ -19,7 +19,9 @@ FOLDERS = (
     "base", "bootstrap", "compat", "device", "doctor", "examples", "host", "kernels", "peal", "perf", "run", "simt", "softnic",
     "tests",
 )
+BUILD_FOLDERS = FOLDERS + ("bazel", "docs", "packaging", "python")
 MAX_LINES = 500
+MAX_BUILD_LINES = 300
 FLAGS = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Wshadow", "-Wconversion", "-x", "c++", "-"]
 MPI = "/usr/lib/x86_64-linux-gnu/openmpi/include"
 
@@ -91,6 +93,16 @@ def check_text(root, file):
         yield f"{name}: no #pragma once"
 
 
+def build_files(root):
+    return [root / "BUILD.bazel", *sorted(f for folder in BUILD_FOLDERS for f in (root / folder).rglob("BUILD.bazel"))]
+
+
+def check_build_file(root, file):
+    count = len(file.read_text().splitlines())
+    if count > MAX_BUILD_LINES:
+        yield f"{file.relative_to(root)}: {count} lines; {MAX_BUILD_LINES} is the limit: a macro, or a package of its own"
+
+
 def check_format(files):
     result = subprocess.run(["clang-format", "--dry-run", "--Werror", *map(str, files)], capture_output=True, text=True)
     if result.returncode != 0:
@@ -157,6 +169,7 @@ def main(arguments):
     bad += [f"check_sources.py does not see: {line}" for line in UNOWNED_PLANTED if not UNOWNED.search(line)]
     bad += [line for f in files for line in check_descriptors(root, f)]
     bad += check_conditionals(root, files)
+    bad += [line for f in build_files(root) for line in check_build_file(root, f)]
     bad += check_format(files)
     headers = [f for f in files if f.suffix == ".h"] if "--headers" in arguments else []
     headers = [f for f in headers if not f.relative_to(root).as_posix().startswith(NOT_ALONE)]

@@ -1,23 +1,34 @@
-"""mp_test: a GoogleTest program that runs as several PEs; every rank runs every test. mp_run: a run of such a program."""
+"""mp_test: a GoogleTest program that runs as several PEs; every rank runs every test. mp_run: a run of such a program.
+mp_script: a script that starts some."""
 
 load("//tests:test.bzl", "fast")
 
-def mp_run(name, program, np, args = [], data = [], env = {}, by = "peal-run", tags = [], size = "medium", **kwargs):
-    """`program`, a label, as `np` PEs.
-
-    `by` peal-run, which starts a job in a tenth of mpirun's time; or mpirun, for programs that call MPI or are about it.
-    """
+def _started(name, src, args, data, env, by, tags, size = "medium", **kwargs):
+    """The script `src`, which starts programs by run_mp.sh, and what it needs of the launcher `by`."""
     native.sh_test(
         name = name,
-        srcs = ["//tests/mp:run_mp.sh"],
-        args = [str(np), "$(rootpath %s)" % program] + args,
-        data = [program, "//bootstrap:libpeal_mpi.so"] + (["//run:peal-run"] if by == "peal-run" else []) + data,
+        srcs = [src],
+        args = args,
+        data = data + ["//bootstrap:libpeal_mpi.so"] + (["//run:peal-run"] if by == "peal-run" else []),
         env = dict(env, PEAL_MP_BY = "run/peal-run") if by == "peal-run" else env,
         # mpirun starts for a second or two, in which its ranks wait for each other; later they ask for news all the time.
         tags = ["mp"] + ([] if by == "peal-run" else ["cpu:2"]) + tags,
         size = size,
         **kwargs
     )
+
+def mp_run(name, program, np, args = [], data = [], env = {}, by = "peal-run", tags = [], **kwargs):
+    """`program`, a label, as `np` PEs.
+
+    `by` peal-run, which starts a job in a tenth of mpirun's time; or mpirun, for programs that call MPI or are about it.
+    """
+    run_args = [str(np), "$(rootpath %s)" % program] + args
+    _started(name, "//tests/mp:run_mp.sh", run_args, [program] + data, env, by, tags, **kwargs)
+
+def mp_script(name, programs, data = [], by = "peal-run", tags = [], **kwargs):
+    """`name`.sh, whose arguments are run_mp.sh and `programs`; it starts these by that."""
+    started = ["//tests/mp:run_mp.sh"] + programs
+    _started(name, name + ".sh", ["$(rootpath %s)" % program for program in started], started + data, {}, by, tags, **kwargs)
 
 def mp_test(name, srcs, np, deps = [], variants = {}, precompiled = "with_peal", **kwargs):
     """A program, and runs of it.
