@@ -31,9 +31,9 @@ class Routing:
 
     per_expert: Tensor
     total: Tensor
-    _sent: Tensor  # rows to each member
-    _received: Tensor  # rows from each member
-    _slots: Tensor  # [tokens * top_k]: which (token, choice) is at which place in the sender's memory
+    _blocks: Tensor  # [4, members]: what goes to each, counts and displacements in elements; what comes from each
+    _tokens: Tensor  # [tokens * top_k]: whose row is at which place in the sender's memory
+    _slots: Tensor  # the same, (token, choice) as one number
     _places: Tensor  # [tokens * top_k]: the other way
     _order: Tensor  # [capacity]: which row of the receiver's memory is which of dispatch()'s; behind all rows: none
 
@@ -61,8 +61,10 @@ class Dispatcher:
         self._near = zeros(rows, hidden, dtype=dtype)  # of this PE's tokens
         self._far = zeros(self.capacity + 1, hidden, dtype=dtype)  # of this PE's experts; the last row stays zero
         self._counts = [empty(n_experts, dtype=torch.int64) for _ in range(2)]
-        self._blocks = empty(4, members, dtype=torch.int64)  # counts and displacements: near's, far's
+        self._blocks = empty(4, members, dtype=torch.int64)  # of the Routing that is under way
+        self._of_near, self._of_far = tuple(self._blocks[:2]), tuple(self._blocks[2:])
         self._positions = torch.arange(self.capacity, device=self._near.device)
+        self._positions_near = torch.arange(rows, device=self._near.device)
         self._edges = torch.arange(n_experts + 1, device=self._near.device)
 
     def route(self, experts: Tensor) -> Routing:
@@ -71,20 +73,21 @@ class Dispatcher:
             raise ArgumentError(f"peal.torch.Dispatcher.route: experts has shape {tuple(experts.shape)}; give [tokens, {self.top_k}] "
                                 f"with up to {self.max_tokens} tokens")
         chosen, slots = experts.reshape(-1).to(torch.int64).sort(stable=True)
-        places = torch.empty_like(slots).scatter_(0, slots, torch.arange(slots.numel(), device=slots.device))
+        places = torch.empty_like(slots).scatter_(0, slots, self._positions_near[:slots.numel()])
         ends = torch.searchsorted(chosen, self._edges)
         sent, received = self._exchange_counts(ends.diff())
         # Rows lie by (member, expert) where they arrive, and are wanted by (expert, member).
-        starts = (received.reshape(-1).cumsum(0) - received.reshape(-1)).view_as(received).t().reshape(-1)
-        cells = received.t().reshape(-1)
-        until = cells.cumsum(0)
+        flat, cells = received.view(-1), received.t().reshape(-1)
+        starts, until = (flat.cumsum(0) - flat).view_as(received).t().reshape(-1), cells.cumsum(0)
         cell = torch.searchsorted(until, self._positions, right=True).clamp_(max=cells.numel() - 1)
-        order = starts[cell] + self._positions - (until - cells)[cell]
+        order = (starts - until + cells)[cell] + self._positions
         total = until[-1]
         order = torch.where(self._positions < total, order, self.capacity)
-        coming = received.sum(1)
-        coming = torch.where(coming.cumsum(0) <= self.capacity, coming, 0)  # else it is not what is sent: both members hear so
-        return Routing(received.sum(0), total, sent.sum(1), coming, slots, places, order)
+        counts = torch.stack((sent, received)).sum(2)
+        behind = counts.cumsum(1)
+        fits = torch.where(behind[1] <= self.capacity, counts[1], 0)  # else it is not what is sent: both members hear so
+        blocks = torch.stack((counts[0], behind[0] - counts[0], fits, behind[1] - counts[1])).mul_(self.hidden)
+        return Routing(received.sum(0), total, blocks, slots // self.top_k, slots, places, order)
 
     def _exchange_counts(self, counts):
         """Rows for each expert to each member; from each member for each expert here. Both [members, experts of a PE]."""
@@ -118,13 +121,11 @@ class Dispatcher:
                                 f"{self.dtype} on {self._near.device}")
 
     def _move(self, routing, forth):
-        near, far = routing._sent * self.hidden, routing._received * self.hidden  # in elements
-        torch.stack((near, near.cumsum(0) - near, far, far.cumsum(0) - far), out=self._blocks)
-        of_near, of_far = (self._blocks[0], self._blocks[1]), (self._blocks[2], self._blocks[3])
+        self._blocks.copy_(routing._blocks)
         if forth:
-            _collectives.all_to_all_v(self._far[:-1], self._near, of_far, of_near, self._team)
+            _collectives.all_to_all_v(self._far[:-1], self._near, self._of_far, self._of_near, self._team)
         else:
-            _collectives.all_to_all_v(self._near, self._far[:-1], of_near, of_far, self._team)
+            _collectives.all_to_all_v(self._near, self._far[:-1], self._of_near, self._of_far, self._team)
 
     def _forth(self, rows, index, routing):
         """rows[index] are sent; answers what came, by expert."""
@@ -144,7 +145,7 @@ class _Dispatch(torch.autograd.Function):
     @staticmethod
     def forward(context, tokens, dispatcher, routing):
         context.dispatcher, context.routing = dispatcher, routing
-        return dispatcher._forth(tokens, routing._slots // dispatcher.top_k, routing)
+        return dispatcher._forth(tokens, routing._tokens, routing)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
