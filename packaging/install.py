@@ -9,7 +9,7 @@
   PREFIX/lib/peal            what libpeal loads: MPI plug-in, kernels, software NIC
   PREFIX/bin                 peal-run, peal-id, peal-trace, peal-cc, peal-sim, peal-doctor, the benchmarks and peal-plot
   PREFIX/share/peal          examples, what peal-cc --race compiles into programs
-  PREFIX/share/doc/peal      pages
+  PREFIX/share/doc/peal      pages; llms.txt and tasks, for coding assistants
 
 Run by Bazel: bazel run //:install -- --prefix DIR
 """
@@ -165,6 +165,10 @@ class Installer:
         pages = [page.relative_to(TREE).as_posix() for page in sorted((TREE / "docs").rglob("*.*")) if page.suffix in (".md", ".svg")]
         for path in [*TEXTS, *pages]:
             self.text(path, f"share/doc/peal/{path}")
+        sys.path.insert(0, str(TREE / "tools/site"))
+        import tasks  # here: the other installations have no pages
+        shutil.rmtree(self.root / "share/doc/peal/tasks", ignore_errors=True)
+        tasks.write(TREE, self.root / "share/doc/peal", tasks.place_of_installation)
 
 
 def main():

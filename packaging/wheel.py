@@ -3,6 +3,7 @@
 """Makes a wheel of python/ and an installation (install.py).
 
   peal/                 python/peal
+  peal/doc              pages; llms.txt and tasks, for coding assistants
   peal/_native/lib      libpeal.so.0; the libraries of Debian that it wants and other systems may lack
   peal/_native/lib/peal what libpeal loads: MPI plug-in, kernels, software NIC
   peal/_native/bin      peal-run, peal-id, peal-doctor, peal-cc
@@ -81,6 +82,8 @@ def copyright_of(library):
 def contents(root, python):
     """What lies where in the wheel: paths by name."""
     files = {f"peal/{path.relative_to(python)}": path for path in sorted(python.rglob("*")) if path.suffix in (".py", ".typed", ".cpp")}
+    texts = sorted(path for path in (root / "share/doc/peal").rglob("*") if path.suffix in (".md", ".txt", ".svg"))
+    files |= {f"peal/doc/{path.relative_to(root / 'share/doc/peal')}": path for path in texts}
     binaries = {"lib/libpeal.so.0": (root / "lib/libpeal.so.0").resolve()}
     binaries |= {f"lib/{path.relative_to(root / 'lib')}": path for path in sorted((root / "lib/peal").rglob("*")) if path.is_file()}
     binaries |= {f"bin/{name}": root / "bin" / name for name in ("peal-run", "peal-id", "peal-doctor", "peal-cc")}

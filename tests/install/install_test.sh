@@ -22,6 +22,11 @@ prefix=$work/moved
 export PATH="$prefix/bin:$PATH" PKG_CONFIG_PATH="$prefix/lib/pkgconfig" PEAL_TIMEOUT=60s
 unset PEAL_SOFTNIC_PLACEMENT
 
+# Pages, also for programs that read one file first.
+expect "](tasks/find_a_hang.md)" cat "$prefix/share/doc/peal/llms.txt"
+expect "none is missing" sh -c 'cd "$1" && grep -oh "](\.\./[^)#]*" tasks/*.md | cut -c3- | sort -u | while read -r page; do
+  [ -f "tasks/$page" ] || echo "$page"; done | grep . || echo none is missing' sh "$prefix/share/doc/peal"
+
 # gdb's commands, which strip must leave where they are
 expect " .debug_gdb_scripts " readelf -SW "$prefix/lib/libpeal.so"
 

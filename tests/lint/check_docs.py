@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Pages of docs/ as readers go through them: links and anchors lead somewhere, pictures have a text and can be read in the
-dark, every page is in the navigation, the reference names the public headers, and code that a page shows of a program stands
-in it.
+dark, every page is in the navigation, the reference names the public headers, code that a page shows of a program stands in
+it, and task pages (tools/site/tasks.py) find what they are made of.
 
 check_docs.py ROOT
 """
@@ -13,6 +13,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools/site"))
 import pages  # noqa: E402
+import tasks  # noqa: E402
 
 ALSO = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 NAVIGATION = ("docs/index.md", "docs/reference.md", "docs/tutorial/index.md")
@@ -88,6 +89,24 @@ def check_programs(texts, read):
             yield f"{path}: shows no code of {', '.join(sorted(named))}"
 
 
+def check_tasks(read, place):
+    """That each task page can be made, is short, and leads to pages that are there; read and place as tasks.page_of has them."""
+    for name in tasks.TASKS:
+        gone = [part.page for part in tasks.TASKS[name][2] if read(part.page) is None]
+        if gone:
+            yield f"tools/site/tasks.py: {name}: {gone[0]} is not there"
+            continue
+        try:
+            text = tasks.page_of(name, read, place)
+        except LookupError as error:
+            yield f"tools/site/tasks.py: {name}: {error}"
+            continue
+        if text.count("\n") > tasks.LONGEST:
+            yield f"tools/site/tasks.py: {name} has {text.count(chr(10))} lines; {tasks.LONGEST} is the limit"
+        yield from (f"tools/site/tasks.py: {name} leads to {link.target}, which is no page" for link in pages.links(text)
+                    if not pages.FOREIGN.match(link.target) and read(link.target) is None)
+
+
 def main(root):
     def read(path):
         return (root / path).read_text() if (root / path).is_file() else None
@@ -98,9 +117,10 @@ def main(root):
     bad = [*check_links(texts, lambda path: (root / path).exists()), *check_pictures(texts, read), *check_navigation(texts)]
     bad += check_reference(texts.get("docs/reference.md", ""), [h for h in public if h not in NOT_IN_REFERENCE])
     bad += check_programs(texts, read)
+    bad += check_tasks(read, lambda path, _: tasks.place_of_installation(path))
     shown = sum(bool(code.program) for text in texts.values() for code in pages.code_blocks(text))
     links = sum(1 for text in texts.values() for _ in pages.links(text))
-    print("\n".join(bad) or f"pages: {len(texts)} pages, {links} links, {shown} blocks of programs, ok")
+    print("\n".join(bad) or f"pages: {len(texts)} pages, {links} links, {shown} blocks of programs, {len(tasks.TASKS)} tasks, ok")
     return bool(bad) or not files
 
 

@@ -11,6 +11,7 @@ import check as site  # noqa: E402
 import headers  # noqa: E402
 import pages  # noqa: E402
 import reference  # noqa: E402
+import tasks  # noqa: E402
 import theme  # noqa: E402
 
 HEAD = '<title>x</title><meta name="viewport" content="width=device-width">'
@@ -63,6 +64,43 @@ class Pages(unittest.TestCase):
         self.assertTrue(found(block.replace("int b", "int  b")))
         self.assertTrue(found(block.replace("x.cu", "y.cu")))
         self.assertTrue(found("[x](../../examples/tutorial/x.cu)", "docs/tutorial/1.md"))
+
+
+class Tasks(unittest.TestCase):
+    PAGE = "# T\n\nAhead of [b](b.md#c).\n\n## A\n\n    # no heading\n\n### Below\n\n[p](../x.cu), `[b](b.md)`\n\n## B\n\n| `S` | 1 |\n\n**P.** x\n\n* y\n\nz\n"
+
+    def lines(self, part):
+        return tasks.part_text(part, self.PAGE, lambda path, anchor: f"../{path}#{anchor}" if path.endswith(".md") else None)
+
+    def test_parts_end_where_the_next_heading_of_their_depth_stands(self):
+        self.assertEqual(self.lines(tasks.Part("docs/a.md")), "Ahead of [b](../docs/b.md#c).")
+        self.assertEqual(self.lines(tasks.Part("docs/a.md", "A")),
+                         "## A\n\n    # no heading\n\n### Below\n\np (`x.cu`), `[b](b.md)`")
+        self.assertEqual(self.lines(tasks.Part("docs/a.md", "Below")), "### Below\n\np (`x.cu`), `[b](b.md)`")
+        self.assertEqual(self.lines(tasks.Paragraph("docs/a.md", "**P.**")), "**P.** x\n\n* y")
+        self.assertIn("| `S` | 1 |", self.lines(tasks.Rows("docs/a.md", "T", "| a | b |", ("S",))))
+
+    def test_what_a_page_no_longer_has_is_an_error(self):
+        for part in (tasks.Part("docs/a.md", "C"), tasks.Paragraph("docs/a.md", "**Q.**"), tasks.Rows("docs/a.md", "T", "| a |", ("S", "T"))):
+            with self.assertRaises(LookupError):
+                self.lines(part)
+        root = pathlib.Path(__file__).resolve().parents[2]
+
+        def read(path):
+            return (root / path).read_text()
+
+        self.assertFalse(list(check_docs.check_tasks(read, lambda path, _: tasks.place_of_installation(path))))
+        self.assertTrue(list(check_docs.check_tasks(lambda path: read(path).replace("## It hangs", "## It does not move"),
+                                                    lambda path, _: tasks.place_of_installation(path))))
+        self.assertTrue(list(check_docs.check_tasks(lambda path: None if path == "gone.md" else read(path), lambda *_: "gone.md")))
+
+    def test_llms_txt_names_tasks_and_pages_that_are_there(self):
+        texts = {"docs/index.md": "# p\n\nWhat it is.\n\n## A\n\n- [b](b.md): x\n- [c](c.md): x\n", "docs/b.md": "# B\n\nOf b.\n"}
+        text = tasks.llms(texts.get, lambda path, _: path if path in texts else None)
+        self.assertIn("> What it is.\n", text)
+        self.assertIn("- [b](docs/b.md): Of b.\n", text)
+        self.assertIn("](tasks/find_a_hang.md): ", text)
+        self.assertNotIn("[c]", text)
 
 
 class Site(unittest.TestCase):

@@ -16,6 +16,8 @@ expect "_x86_64.whl" "$python" packaging/wheel.py --root "$work/installation" --
   --version packaging/version.json --out "$work/wheels"
 expect "" "$python" -m venv --system-site-packages "$work/venv"
 expect "" "$work/venv/bin/pip" --isolated install --quiet --force-reinstall --no-index --no-deps "$work"/wheels/*.whl
+expect "](tasks/start.md)" sh -c 'cat "$1"/lib/python3*/site-packages/peal/doc/llms.txt' sh "$work/venv"
+expect "## Install" sh -c 'cat "$1"/lib/python3*/site-packages/peal/doc/tasks/start.md' sh "$work/venv"
 expect "licenses/libfmt" sh -c 'find "$1" -path "*dist-info/licenses/*"' sh "$work/venv"
 mkdir -p "$work/tests/examples"
 cp -L python/tests/*.py docs/python.md "$work/tests"

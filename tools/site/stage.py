@@ -20,6 +20,7 @@ import pygments
 import pygments.formatters
 import pygments.lexers
 import reference
+import tasks
 import theme
 
 OTHER_PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
@@ -136,19 +137,11 @@ class Stage:
             up = "../" * (path.count("/") + 1)
             self.write(f"extra/source/{path}.html", SOURCE_PAGE.format(path=html.escape(path), up=up, body=body, style=style()))
 
-    def write_llms(self):
-        """llms.txt: what the pages are, a line each, for programs that read one file first."""
-        text = (self.root / "docs/index.md").read_text()
-        lines = ["# peal", "", "> " + pages.first_paragraph(text), ""]
-        for caption, links in pages.listed(text).items():
-            lines += [f"## {caption}", ""]
-            for link in links:
-                target = posixpath.normpath(posixpath.join("docs", link.target))
-                page = os.path.splitext(self.staged(target))[0] + ".html"
-                lines.append(f"- [{link.text}]({page}): {pages.first_paragraph((self.root / target).read_text())}")
-            lines.append("")
-        (self.out / "extra").mkdir(exist_ok=True)
-        (self.out / "extra/llms.txt").write_text("\n".join(lines))
+    def place(self, path):
+        """Where a file of the tree lies in the site; None: nowhere."""
+        if path in (*self.pages, *OTHER_PAGES, *self.headers):
+            return os.path.splitext(self.staged(path))[0] + ".html"
+        return f"source/{path}.html" if path in self.sources else None
 
 
 def main(root, out, arguments):
@@ -159,7 +152,7 @@ def main(root, out, arguments):
     shutil.rmtree(out / "doxygen")
     stage.write_pages()
     stage.write_sources()
-    stage.write_llms()
+    tasks.write(root, out / "extra", stage.place)
     here = pathlib.Path(__file__).parent
     shutil.copytree(here / "static", out / "static")
     theme.write(out / "static")
