@@ -119,6 +119,8 @@ class Site(unittest.TestCase):
         self.assertTrue(self.found('<script src="https://x.y/z.js"></script>'))
         self.assertTrue(self.found('<link rel="stylesheet" href="//x.y/z.css">'))
         self.assertTrue(self.found("", styles=[("a.css", "src: url(https://x.y/font.woff)")]))
+        self.assertTrue(self.found("", styles=[("a.css", "@import url(/javascript/x.css);")]))
+        self.assertFalse(self.found("", styles=[("a.css", "src: url(font.woff)")]))
         self.assertTrue(self.found("", head="<title>x</title>"))
 
 
@@ -152,6 +154,8 @@ class Headers(unittest.TestCase):
     def test_what_furo_lacks_is_made_up_for(self):
         self.assertEqual(theme.script('import Gumshoe from "./gumshoe-patched.js";\nnew Gumshoe();\n', "x;"), "x;\nnew Gumshoe();\n")
         self.assertEqual(theme.script("new Gumshoe();\n", "x;"), "new Gumshoe();\n")
+        self.assertEqual(theme.whole_style("@import url(/javascript/normalize.css/normalize.css);\na{}", lambda path: path),
+                         "normalize.css/normalize.css\na{}")
         css = 'body[data-theme="dark"] { --color-a: b; }'
         self.assertIn("prefers-color-scheme: dark", theme.dark_style(css))
         self.assertEqual(theme.dark_style("@media (prefers-color-scheme: dark) {}" + css), "")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """check.py SITE: that every link of the built site leads to a page and an anchor, every picture has a text, and nothing is
-loaded from another host: the site works without a network.
+loaded from another host, nor by a style from the root of this one: the site works without a network, in any folder.
 """
 import html.parser
 import pathlib
@@ -13,7 +13,7 @@ import urllib.parse
 # Attributes that a browser loads by itself.
 LOADS = {("script", "src"), ("img", "src"), ("iframe", "src"), ("source", "src"), ("object", "data")}
 REMOTE = re.compile(r"^(?:https?:)?//")
-CSS_URL = re.compile(r"url\(\s*['\"]?((?:https?:)?//[^)'\"]+)|@import\s+['\"]((?:https?:)?//[^'\"]+)")
+CSS_URL = re.compile(r"url\(\s*['\"]?((?:https?:/)?/[^)'\"]+)|@import\s+['\"]((?:https?:/)?/[^'\"]+)")
 
 
 class Page(html.parser.HTMLParser):
@@ -66,7 +66,7 @@ def check(pages, exists, styles=()):
         if not page.has_title or not page.fits_phones:
             yield f"{name}: no title, or no viewport for phones"
     for name, text in styles:
-        yield from (f"{name}: loads {''.join(found)} from another host" for found in CSS_URL.findall(text))
+        yield from (f"{name}: loads {''.join(found)} from another host, or from its root" for found in CSS_URL.findall(text))
 
 
 def main(site):
