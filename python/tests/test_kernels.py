@@ -36,6 +36,10 @@ exec {shutil.which("g++")} "$@" -O0
 
 
 class Examples(Job):
+    def test_the_first_of_the_page_runs(self):  # docs/python_kernels.md; tests/lint/check_docs.py compares the two
+        with tempfile.TemporaryDirectory() as name:
+            self.assert_ends(run(2, HERE / "scale.py", XDG_CACHE_HOME=name, PEAL_TRANSPORT="p2p"), 0)
+
     # Three PEs that meet an empty folder compile one time: preprocess, compile, link.
     def test_run_and_are_compiled_once(self):
         with tempfile.TemporaryDirectory() as name:

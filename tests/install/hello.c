@@ -23,6 +23,12 @@ int main(void) {
   }
   const uint64_t want = (uint64_t)((me + n - 1) % n) + 1;
   printf("C: PE %d of %d has %llu\n", me, n, (unsigned long long)*box);
-  const int good = *box == want;
+  double* const sum = peal_calloc(2, sizeof *sum);
+  double* const mine = sum + 1;
+  const size_t count = 1;
+  *mine = me + 1;
+  peal_buffers_t buffers = {sum, mine, count, PEAL_DOUBLE};
+  if (peal_all_reduce(peal_team_world(), buffers, PEAL_SUM) != 0) fprintf(stderr, "%s\n", peal_error());
+  const int good = *box == want && *sum == n * (n + 1) / 2.0;
   return peal_finalize() == 0 && good ? 0 : 1;
 }

@@ -105,6 +105,10 @@ refuse "use peal::block_shared<T>()" make shared
 # shellcheck disable=SC2046
 expect "" gcc -Wall -Werror $(pkg-config --cflags peal) "$hello_c" -o c $(pkg-config --libs peal)
 expect "C: PE 1 of 2 has 1" peal-run -n 2 ./c
+# shellcheck disable=SC2046
+expect "" gcc -std=c99 -Wall -Werror $(pkg-config --cflags peal) "$prefix/share/peal/examples/hello_in_c.c" -o hello_in_c \
+  $(pkg-config --libs peal)
+expect "PE 1: hello from PE 0" peal-run -n 2 ./hello_in_c
 # What libpeal loads is beside it, though it was itself found by a path from a folder that is gone.
 mkdir gone
 expect "C: PE 0 of 1 has 1" env LD_LIBRARY_PATH=../../moved/lib PEAL_TRANSPORT=ibgda sh -c 'cd gone && rmdir ../gone && ../c'

@@ -10,6 +10,7 @@ import pathlib
 import posixpath
 import re
 import sys
+import textwrap
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools/site"))
 import pages  # noqa: E402
@@ -73,6 +74,13 @@ def check_reference(text, public):
     yield from (f"docs/reference.md: {header} is missing" for header in public if header not in listed)
 
 
+def stands_in(block, program):
+    """Whether the program has these lines in a row, all of them further in or not."""
+    wanted, lines = textwrap.dedent(block).splitlines(), program.splitlines()
+    return any(lines[at].strip() == wanted[0].strip() and textwrap.dedent("\n".join(lines[at:at + len(wanted)])).splitlines() == wanted
+               for at in range(len(lines)))
+
+
 def check_programs(texts, read):
     """Code that a page shows of a program, and pages that show none of the program that they are about."""
     for path, text in texts.items():
@@ -82,7 +90,7 @@ def check_programs(texts, read):
             program = read(code.program)
             if program is None:
                 yield f"{path}:{code.line}: shows {code.program}, which is not there"
-            elif code.text not in program:
+            elif not stands_in(code.text, program):
                 yield f"{path}:{code.line}: {code.program} does not have this block, line by line"
         named = set(re.findall(r"\]\((?:\.\./)+(examples/tutorial/\w+\.cu)\)", text))
         if path.startswith("docs/tutorial/") and named - {code.program for code in pages.code_blocks(text)}:

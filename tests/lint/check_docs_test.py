@@ -6,6 +6,7 @@ import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import check_blocks  # noqa: E402
 import check_docs  # noqa: E402  (finds tools/site, too)
 import check as site  # noqa: E402
 import headers  # noqa: E402
@@ -64,6 +65,35 @@ class Pages(unittest.TestCase):
         self.assertTrue(found(block.replace("int b", "int  b")))
         self.assertTrue(found(block.replace("x.cu", "y.cu")))
         self.assertTrue(found("[x](../../examples/tutorial/x.cu)", "docs/tutorial/1.md"))
+        self.assertFalse(found("<!-- examples/x.cu -->\n\n    int a;\n    int b;\n"))
+        self.assertTrue(found("<!-- examples/x.cu -->\n\n    int b;\n    int a;\n"))
+        self.assertTrue(check_docs.stands_in("a {\n  b\n", "x\n  a {\n    b\n  }\n"))
+        self.assertFalse(check_docs.stands_in("a {\n  b\n", "x\n  a {\n  b\n  }\n"))
+
+
+class Blocks(unittest.TestCase):
+    TREE = check_blocks.Tree(pathlib.Path(__file__).resolve().parents[2])
+
+    def kind(self, text):
+        """Of the one block: its kind, or what is wrong with it."""
+        count = {}
+        wrong = list(check_blocks.check({"a.md": text}, self.TREE, count))
+        self.assertEqual(sum(count.values()), 1)
+        return " ".join(wrong) or next(iter(count))
+
+    def test_a_block_is_of_a_program_or_commands_or_marked(self):
+        self.assertEqual(self.kind("x:\n\n<!-- examples/x.cu -->\n```cpp\na;\n```\n"), "program")
+        self.assertEqual(self.kind("x:\n\n<!-- not run: a picture -->\n\n    a -> b\n"), "marked")
+        self.assertEqual(self.kind("x:\n\n    A=1 tools/test --quick && bazel test //tests/unit/...   # x's\n"), "commands")
+        for text in "    PE 0: it is at barrier 0\n", "```cpp\npeal::put();\n```\n", "    tools/test | a -> b\n":
+            self.assertIn("no reason", self.kind("x:\n\n" + text))
+        self.assertIn("no reason", self.kind("<!-- not run: x -->\n\nOther words.\n\n    a -> b\n"))
+
+    def test_what_commands_name_is_there(self):
+        for wrong in ("tools/tset", "tools/test --quik", "bazel build //examples:helo", "bazel test //no/such/...",
+                      "peal-rum -n 2 ./ring", "peal-run -n 2 --no-prefx ./ring", "peal-run -n 2 peal-latency --size 8 --repaets 5",
+                      "mpirun -np 2 bazel-bin/examples/helo", "PEAL_CHEK=on ./ring"):
+            self.assertIn("is not there", self.kind(f"x:\n\n    {wrong}\n"), wrong)
 
 
 class Tasks(unittest.TestCase):

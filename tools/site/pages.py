@@ -11,7 +11,8 @@ HEADING = re.compile(r"^(#{1,6}) (.*?)\s*#*$")
 CODE_SPAN = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)")
 LINK = re.compile(r"(!?)\[([^\[\]]*)\]\(([^()\s]*(?:\([^()\s]*\)[^()\s]*)?)\)")
 FOREIGN = re.compile(r"^[a-z]+:")
-PROGRAM = re.compile(r"^<!-- (examples/\S+) -->$")
+PROGRAM = re.compile(r"^<!-- ((?:examples|python|tests)/\S+) -->$")
+NOT_RUN = re.compile(r"^<!-- not run: (.+) -->$")
 ITEM = re.compile(r"^[-*] ")
 
 
@@ -27,9 +28,10 @@ class Link:
 @dataclasses.dataclass
 class Code:
     line: int
-    language: str
+    language: str  # "" by indentation, too
     text: str
-    program: str  # of which it is a part, named by a comment on the line before; or ""
+    program: str  # of which it is a part, named by a comment ahead of it; or ""
+    reason: str = ""  # why no test runs it, named by such a comment
 
 
 def is_indented_code(line, before):
@@ -124,17 +126,26 @@ def listed(text):
 
 
 def code_blocks(text):
+    """By fences and by indentation, without the indentation."""
     lines = text.splitlines()
-    number = 0
+    number, behind_gap, comment = 0, True, ""
     while number < len(lines):
-        opening = FENCE.match(lines[number])
-        if not opening:
+        line = lines[number]
+        opening = FENCE.match(line)
+        if not opening and not is_indented_code(line, behind_gap):
+            behind_gap = not line.strip()
+            comment = comment if behind_gap else line
             number += 1
             continue
-        begin = number + 1
-        end = begin
-        while end < len(lines) and lines[end].strip() != opening.group(1):
-            end += 1
-        program = PROGRAM.match(lines[number - 1]) if number > 0 else None
-        yield Code(begin, opening.group(2).strip(), "\n".join(lines[begin:end]) + "\n", program.group(1) if program else "")
-        number = end + 1
+        begin = end = number + bool(opening)
+        if opening:
+            while end < len(lines) and lines[end].strip() != opening.group(1):
+                end += 1
+        else:
+            while end < len(lines) and (lines[end].startswith("    ") or not lines[end].strip()):
+                end += 1
+        body = lines[begin:end] if opening else [line[4:] for line in lines[begin:end]]
+        program, reason = PROGRAM.match(comment), NOT_RUN.match(comment)
+        yield Code(begin + (not opening), opening.group(2).strip() if opening else "", "\n".join(body).rstrip("\n") + "\n",
+                   program.group(1) if program else "", reason.group(1) if reason else "")
+        number, behind_gap, comment = end + bool(opening), not opening, ""
