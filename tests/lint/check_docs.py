@@ -14,6 +14,7 @@ import textwrap
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools/site"))
 import pages  # noqa: E402
+import python_calls  # noqa: E402
 import tasks  # noqa: E402
 
 ALSO = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
@@ -97,6 +98,14 @@ def check_programs(texts, read):
             yield f"{path}: shows no code of {', '.join(sorted(named))}"
 
 
+def check_python(folder, read):
+    """That each name of a package is found, and its docstring tells what it does."""
+    try:
+        yield from (f"{folder}: {name} has no docstring" for name in python_calls.Package(folder, read).untold())
+    except LookupError as error:
+        yield str(error)
+
+
 def check_tasks(read, place):
     """That each task page can be made, is short, and leads to pages that are there; read and place as tasks.page_of has them."""
     for name in tasks.TASKS:
@@ -125,6 +134,7 @@ def main(root):
     bad = [*check_links(texts, lambda path: (root / path).exists()), *check_pictures(texts, read), *check_navigation(texts)]
     bad += check_reference(texts.get("docs/reference.md", ""), [h for h in public if h not in NOT_IN_REFERENCE])
     bad += check_programs(texts, read)
+    bad += [line for folder in python_calls.SECTIONS for line in check_python(folder, read)]
     bad += check_tasks(read, lambda path, _: tasks.place_of_installation(path))
     shown = sum(bool(code.program) for text in texts.values() for code in pages.code_blocks(text))
     links = sum(1 for text in texts.values() for _ in pages.links(text))

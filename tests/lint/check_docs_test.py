@@ -11,6 +11,7 @@ import check_docs  # noqa: E402  (finds tools/site, too)
 import check as site  # noqa: E402
 import headers  # noqa: E402
 import pages  # noqa: E402
+import python_calls  # noqa: E402
 import reference  # noqa: E402
 import tasks  # noqa: E402
 import theme  # noqa: E402
@@ -69,6 +70,57 @@ class Pages(unittest.TestCase):
         self.assertTrue(found("<!-- examples/x.cu -->\n\n    int b;\n    int a;\n"))
         self.assertTrue(check_docs.stands_in("a {\n  b\n", "x\n  a {\n    b\n  }\n"))
         self.assertFalse(check_docs.stands_in("a {\n  b\n", "x\n  a {\n  b\n  }\n"))
+
+
+class Python(unittest.TestCase):
+    INIT = """'''What it is.'''
+from peal._array import Array, empty
+from peal._operations import put
+__all__ = ["Array", "empty", "put", "wait"]
+
+
+def wait(word: int) -> None:
+    \'\'\'Waits.\'\'\'
+"""
+    ARRAY = """class Array:
+    \'\'\'A part.\'\'\'
+
+    def __init__(self, memory):
+        pass
+
+    def at(self, pe: int = 0) -> Array:
+        \'\'\'Another PE's.\'\'\'
+
+    @property
+    def size(self) -> int:
+        \'\'\'Elements.\'\'\'
+
+
+def empty(shape, *, dtype=None) -> Array:
+    \'\'\'Collective: makes one.
+
+        empty(3)
+
+    Of no dtype.\'\'\'
+"""
+
+    def found(self, array=ARRAY, operations="def put(dst): \'\'\'Copies.\'\'\'\n"):
+        files = {"python/peal/__init__.py": self.INIT, "python/peal/_array.py": array, "python/peal/_operations.py": operations}
+        return list(check_docs.check_python("python/peal", files.get)), files.get
+
+    def test_each_name_is_found_and_told(self):
+        self.assertEqual(self.found()[0], [])
+        self.assertIn("peal.put has no docstring", self.found(operations="def put(dst): pass\n")[0][0])
+        self.assertIn("nothing defines put", self.found(operations="def get(dst): pass\n")[0][0])
+        self.assertIn("peal.Array.at", self.found(array=self.ARRAY.replace("\'\'\'Another PE's.\'\'\'", "pass"))[0][0])
+
+    def test_pages_have_signatures_as_the_sources_have_them(self):
+        text = python_calls.page("Calls", python_calls.Package("python/peal", self.found()[1]))
+        for line in (".. py:function:: wait(word: int) -> None", ".. py:class:: Array\n", "   .. py:method:: at(pe: int=0) -> Array",
+                     "   .. py:attribute:: size\n      :type: int", ".. py:function:: empty(shape, *, dtype=None) -> Array",
+                     "- Collective: makes one.", "      empty(3)"):
+            self.assertIn(line, text)
+        self.assertNotIn("__init__", text)
 
 
 class Blocks(unittest.TestCase):

@@ -24,7 +24,7 @@ INTERNAL = {
 # Whose members are the calls of kernels of the same name; "": the C API.
 AS_KERNELS = {"", "Batch", "Calls", "HostCalls", "Runtime"}
 UNSAID = re.compile(r"~|operator|= ?delete")
-LITERAL = re.compile(r"`([^`\n]+)`|(\bk[A-Z]\w+\b|\bPEAL_[A-Z0-9_]+\b|\b[\w:]+\(\)|\b[\w]+(?:::\w+)+)")
+LITERAL = re.compile(r"`([^`\n]+)`|(\bk[A-Z]\w+\b|\bPEAL_[A-Z0-9_]+\b|\b[\w:.]*\w\(\)|\b[\w]+(?:::\w+)+)")
 PAGE = re.compile(r"\bdocs/(\w+(?:/\w+)*)\.md\b")
 BODY = re.compile(r"\)((?: const)?(?: noexcept)?(?: requires\(.*?\))?) \{")
 

@@ -19,6 +19,7 @@ import pages
 import pygments
 import pygments.formatters
 import pygments.lexers
+import python_calls
 import reference
 import tasks
 import theme
@@ -53,20 +54,24 @@ class Stage:
     def __init__(self, root, out):
         self.root, self.out = root, out
         self.pages = sorted(f.relative_to(root).as_posix() for f in (root / "docs").rglob("*.md"))
-        self.headers = dict(self.titles_of_headers())
+        titles = dict(self.titles_of_reference())
+        self.headers = {path: title for path, title in titles.items() if path.endswith(".h")}
+        self.packages = {path: title for path, title in titles.items() if path.endswith("__init__.py")}
         self.sources = set()
 
-    def titles_of_headers(self):
+    def titles_of_reference(self):
         for links in pages.listed((self.root / REFERENCE).read_text()).values():
             for link in links:
                 target = posixpath.normpath(posixpath.join("docs", link.target))
-                if target.endswith(".h"):
+                if target.endswith((".h", "__init__.py")):
                     yield target, link.text.replace("`", "")
 
     def staged(self, path):
         """Where a file of the tree lies in the stage, without the part that Sphinx adds; None: nowhere."""
         if path in self.headers:
             return f"reference/{path[:-2]}.rst"
+        if path in self.packages:
+            return f"reference/{posixpath.dirname(path)}.rst"
         if path in self.pages:
             return path.removeprefix("docs/")
         if path in OTHER_PAGES:
@@ -107,7 +112,7 @@ class Stage:
             for link in links:
                 target = posixpath.normpath(posixpath.join(posixpath.dirname(path), link.target))
                 staged = self.staged(target)
-                if target in (*self.pages, *OTHER_PAGES, *self.headers):
+                if target in (*self.pages, *OTHER_PAGES, *self.headers, *self.packages):
                     entries.append(f"{link.text} <{posixpath.relpath(os.path.splitext(staged)[0], here)}>")
             if path == REFERENCE and caption == "Kernels":
                 entries.insert(0, "All calls <reference/all>")
@@ -139,7 +144,7 @@ class Stage:
 
     def place(self, path):
         """Where a file of the tree lies in the site; None: nowhere."""
-        if path in (*self.pages, *OTHER_PAGES, *self.headers):
+        if path in (*self.pages, *OTHER_PAGES, *self.headers, *self.packages):
             return os.path.splitext(self.staged(path))[0] + ".html"
         return f"source/{path}.html" if path in self.sources else None
 
@@ -150,6 +155,7 @@ def main(root, out, arguments):
     stage = Stage(root, out)
     told = reference.write(root, stage.headers, out / "reference", out / "doxygen")
     shutil.rmtree(out / "doxygen")
+    names, untold = python_calls.write(root, stage.packages, out / "reference")
     stage.write_pages()
     stage.write_sources()
     tasks.write(root, out / "extra", stage.place)
@@ -158,9 +164,9 @@ def main(root, out, arguments):
     theme.write(out / "static")
     shutil.copy(here / "conf.py", out / "conf.py")
     print(f"docs: {len(stage.pages)} pages, {told['headers']} headers with {told['calls']} calls "
-          f"({told['signatures']} signatures), {len(stage.sources)} sources shown")
+          f"({told['signatures']} signatures), {names} names of Python, {len(stage.sources)} sources shown")
     if "--untold" in arguments:
-        print("\n".join(told["untold"]))
+        print("\n".join([*told["untold"], *untold]))
 
 
 if __name__ == "__main__":
