@@ -98,6 +98,22 @@ def check_programs(texts, read):
             yield f"{path}: shows no code of {', '.join(sorted(named))}"
 
 
+def enumerators(text, name):
+    """Of an enum class, but for what counts them."""
+    body = re.search(rf"enum class {name}\b[^;{{]*\{{(.*?)\n\}};", text, re.S).group(1)
+    return [found for found in re.findall(r"^\s*(k\w+)", body, re.M) if found != "kCount"]
+
+
+def check_errors(page, status, exception, error):
+    """That docs/errors.md has a row with each Status and ErrorCode, and the words of it."""
+    words = dict(re.findall(r'case Status::(k\w+):\s*return "([^"]*)";', status))
+    wanted = [(name, words.get(name)) for name in enumerators(status, "Status")]
+    wanted += zip(enumerators(exception, "ErrorCode"), re.findall(r'"([^"]*)"', error.partition("kNames[]")[2].partition("}")[0]))
+    rows = [line for line in page.splitlines() if line.startswith("| `k")]
+    yield from (f"docs/errors.md: no row has `{name}` and \"{told}\"" for name, told in wanted
+                if not any(f"`{name}`" in row and f'"{told}"' in row for row in rows))
+
+
 def check_python(folder, read):
     """That each name of a package is found, and its docstring tells what it does."""
     try:
@@ -134,6 +150,7 @@ def main(root):
     bad = [*check_links(texts, lambda path: (root / path).exists()), *check_pictures(texts, read), *check_navigation(texts)]
     bad += check_reference(texts.get("docs/reference.md", ""), [h for h in public if h not in NOT_IN_REFERENCE])
     bad += check_programs(texts, read)
+    bad += check_errors(*map(read, ("docs/errors.md", "device/status.h", "host/base/exception.h", "host/base/error.cc")))
     bad += [line for folder in python_calls.SECTIONS for line in check_python(folder, read)]
     bad += check_tasks(read, lambda path, _: tasks.place_of_installation(path))
     shown = sum(bool(code.program) for text in texts.values() for code in pages.code_blocks(text))

@@ -72,6 +72,22 @@ class Pages(unittest.TestCase):
         self.assertFalse(check_docs.stands_in("a {\n  b\n", "x\n  a {\n  b\n  }\n"))
 
 
+class Errors(unittest.TestCase):
+    STATUS = 'enum class Status : uint32_t {\n  kOk = 0,\n  kLost,  // kBad\n  kCount,\n};\ncase Status::kOk:\n  return "ok";\ncase Status::kLost:\n  return "peer lost";\n'
+    CODES = "enum class ErrorCode {\n  kSystem,  // x\n};\n"
+    NAMES = 'kNames[] = {"system"};'
+
+    def test_every_status_and_code_has_a_row_with_its_words(self):
+        def found(page, status=self.STATUS):
+            return list(check_docs.check_errors(page, status, self.CODES, self.NAMES))
+
+        rows = '| `kOk` | "ok" |\n| `kLost` | "peer lost" |\n| `kSystem` | "system" |\n'
+        self.assertFalse(found(rows))
+        self.assertIn("kLost", found(rows.replace("peer lost", "lost"))[0])
+        self.assertIn("kSystem", found(rows.replace("kSystem", "kTimeout"))[0])
+        self.assertIn("kNew", found(rows, self.STATUS.replace("kCount", "kNew,\n  kCount"))[0])
+
+
 class Python(unittest.TestCase):
     INIT = """'''What it is.'''
 from peal._array import Array, empty
