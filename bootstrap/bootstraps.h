@@ -85,7 +85,9 @@ class TcpRoot {
   /// Listens where `id` says.
   explicit TcpRoot(const UniqueId& id);
 
+  /// The id to hand to the other ranks.
   const UniqueId& id() const { return id_; }
+  /// The open socket, which stays this object's.
   int listener() const { return listener_.get(); }
 
  private:
@@ -97,7 +99,9 @@ class TcpRoot {
 /// and for nobody else, as long as this lives.
 class ReservedId {
  public:
+  /// Holds a free port of an IPv4 address of this machine.
   explicit ReservedId(const std::string& address = "127.0.0.1");
+  /// The id to hand to all ranks.
   const UniqueId& id() const { return id_; }
 
  private:

@@ -37,6 +37,7 @@ class Batch {
   /// one that was begun first.
   static constexpr uint32_t kQueues = 8;
 
+  /// An empty batch of the calling lane.
   PEAL_DEVICE explicit Batch(const BasicContext<R>& ctx) : ctx_(ctx), held_{} {}
   // On a CPU a lane may be taken down while it rings.
   PEAL_DEVICE ~Batch() noexcept(false) { ring(); }

@@ -25,7 +25,9 @@ class Bootstrap {
  public:
   virtual ~Bootstrap() = default;
 
+  /// This process' number, 0 to size() - 1.
   virtual int rank() const = 0;
+  /// How many start the job together.
   virtual int size() const = 0;
 
   /// What the collective calls from now on are part of ("register_window"), for errors; "" ends it.

@@ -94,8 +94,11 @@ class Runtime {
   /// one is stopped, kSystem for a failure that nobody has asked for: this PE has ended then, too.
   void finalize();
 
+  /// This PE's number, 0 to n_pes() - 1.
   int my_pe() const;
+  /// How many PEs the job has.
   int n_pes() const;
+  /// The settings in force, as PEAL_INFO=1 prints them.
   const Config& config() const;
   /// Where kernels run.
   Target target() const;
@@ -220,12 +223,12 @@ class Runtime {
   Team split_team_strided(const Team& parent, int first, int stride, int size,
                           const TeamOptions& options = {});
 
-  /// The same twice, with the parent's members laid out in rows of `columns`, the last one shorter:
-  /// this PE's row and its column.
+  /// What split_team_2d answers: this PE's row and its column.
   struct Team2d {
     Team row;
     Team column;
   };
+  /// The same twice, with the parent's members laid out in rows of `columns`, the last one shorter.
   Team2d split_team_2d(const Team& parent, int columns, const TeamOptions& options = {});
 
   /// Collective among all PEs. The PEs that this one reaches by loads and stores, and it.
@@ -246,10 +249,11 @@ class Runtime {
   StreamCalls on(void* stream);
   StreamCalls on(void* stream, const ContextFields& context);
 
+  /// What members of a team compare before a collective call of host().
+  enum class HostChecks { kArguments, kNothing };
   /// Operations that return when they are done, in the order in which they are called. With
   /// kArguments the members of a team compare the arguments of a collective call first, and all
   /// throw where two differ: an exchange between hosts' processes, some 50 us.
-  enum class HostChecks { kArguments, kNothing };
   HostCalls host(HostChecks checks = HostChecks::kArguments);
   /// The same, answering tickets; arguments are not compared.
   TicketCalls host_nbi();

@@ -31,6 +31,7 @@ using Dim = dim3;
 class Launch {
  public:
   explicit Launch(cudaStream_t stream) : stream_(stream) {}
+  /// Returns when the kernel has ended; throws if it failed.
   void wait() const {
     const cudaError_t error = cudaStreamSynchronize(stream_);
     if (error != cudaSuccess) {
@@ -52,6 +53,7 @@ class Launch {
  public:
   explicit Launch(simt::GridRun grid) : grid_(std::move(grid)) {}
   explicit Launch(simt::Stream& stream) : stream_(&stream) {}
+  /// Returns when the kernel has ended; throws if it failed.
   void wait() {
     if (grid_) return grid_->wait();
     stream_->synchronize();

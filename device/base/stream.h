@@ -55,6 +55,7 @@ class Graph {
     std::swap(ready_, other.ready_);
     return *this;
   }
+  /// Gives the work to the stream, as often as it is called; does not wait for it.
   void launch(const Stream& stream) const;
 
  private:
@@ -105,6 +106,7 @@ inline void Graph::launch(const Stream& stream) const {
 class Graph {
  public:
   explicit Graph(simt::Graph work) : work_(std::move(work)) {}
+  /// Gives the work to the stream, as often as it is called; does not wait for it.
   void launch(const Stream& stream) const;
 
  private:

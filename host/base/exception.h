@@ -26,7 +26,9 @@ const char* to_string(ErrorCode code);
 /// Thrown by everything that sets up, never by the data path.
 class Error : public std::runtime_error {
  public:
+  /// `what` is the whole sentence.
   Error(ErrorCode code, const std::string& what) : std::runtime_error(what), code_(code) {}
+  /// Of which kind the error is.
   ErrorCode code() const { return code_; }
 
  private:

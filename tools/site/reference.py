@@ -17,7 +17,8 @@ INTERNAL = {
     "device/reduce_op.h": {"Accumulated", "op::Wrapping"},
     "device/team.h": {"kTeamByNic"},
     "host/runtime.h": {"Runtime::require"},
-    "host/calls.h": {"CallTicket::CallTicket", "InOrder", "AtOnce", "ByTicket"},
+    "host/calls.h": {"CallTicket::CallTicket", "InOrder", "AtOnce", "ByTicket", "Calls::Calls", "Calls::site",
+                     "HostCalls::Calls"},
     "device/base/launch.h": {"Launch::Launch"},
     "device/base/stream.h": {"Graph::Graph"},
 }

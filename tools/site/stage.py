@@ -149,7 +149,7 @@ class Stage:
         return f"source/{path}.html" if path in self.sources else None
 
 
-def main(root, out, arguments):
+def main(root, out):
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     stage = Stage(root, out)
@@ -165,9 +165,9 @@ def main(root, out, arguments):
     shutil.copy(here / "conf.py", out / "conf.py")
     print(f"docs: {len(stage.pages)} pages, {told['headers']} headers with {told['calls']} calls "
           f"({told['signatures']} signatures), {names} names of Python, {len(stage.sources)} sources shown")
-    if "--untold" in arguments:
-        print("\n".join([*told["untold"], *untold]))
+    if told["untold"] or untold:
+        raise SystemExit("\n".join(f"{name} has no comment that tells what it does" for name in [*told["untold"], *untold]))
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), sys.argv[3:])
+    main(pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve())

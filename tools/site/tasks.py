@@ -104,7 +104,8 @@ TASKS = {
         Part("docs/errors.md", "Deadlines"), Part("docs/debugging.md", "On a GPU")]),
     "measure": ("Measure", "Measure latency, bandwidth, message rate and collective calls, and read the figures.", [
         Part("docs/benchmarks.md"), Part("docs/benchmarks.md", "Options"), Part("docs/benchmarks.md", "What the figures are"),
-        Part("docs/benchmarks.md", "Drawing"), Part("docs/performance.md", "What to choose")]),
+        Part("docs/benchmarks.md", "Drawing"), Part("docs/performance.md", "What to choose"),
+        Part("docs/performance.md", "Reading a profile")]),
     "report_a_bug": ("Report a bug", "Gather what a report needs: the machine, the settings, the failure, the calls before it.", [
         Part("docs/doctor.md", "What to report with a bug"), Part("docs/doctor.md"),
         Rows("docs/settings.md", "Settings", SETTINGS, ("PEAL_INFO", "PEAL_LOG", "PEAL_RECORD", "PEAL_RECORD_FILE")),
