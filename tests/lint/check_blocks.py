@@ -21,7 +21,7 @@ ALSO = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 FOREIGN = set("apt apt-get cd clang-format cmake docker echo g++ gcc gdb git grep mpirun nvcc pip python python3 reboot srun "
               "sudo tee torchrun ucx_perftest unzip modprobe update-initramfs".split())
 # A user's own program, or a folder that a command of the block has made.
-OWN = re.compile(r"^(\./|OUT/|/tmp/|build/|PROGRAM$)")
+OWN = re.compile(r"^(\./|OUT/|env/bin/|/tmp/|build/|PROGRAM$)")
 # Where the text of an installed program's options is.
 HOMES = {"peal-run": "run", "peal-id": "run", "peal-sim": "run", "peal-trace": "run", "peal-cc": "simt/cc", "peal-doctor": "doctor",
          "peal-plot": "perf"}

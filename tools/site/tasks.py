@@ -86,8 +86,8 @@ TASKS = {
     "start": ("Start", "Install peal, build a first program, and run it on two PEs; in C++, C, Python, or from NVSHMEM.", [
         Part("docs/start.md", "Install"), Part("docs/start.md", "Your own program in C++"),
         Program("examples/tutorial/step1_put.cu"), Part("docs/start.md", "A program in C"),
-        Part("docs/start.md", "A program written for NVSHMEM"), Part("docs/start.md", "On a GPU"),
-        Part("docs/python.md")]),
+        Part("docs/start.md", "A program in Python"), Part("docs/start.md", "A program written for NVSHMEM"),
+        Part("docs/start.md", "On a GPU")]),
     "choose_a_transport": (
         "Choose a transport", "Decide how the bytes of a put travel, make that choice a setting, and see what was taken.", [
             Part("docs/concepts/put.md", "Three routes"),
