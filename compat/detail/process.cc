@@ -17,6 +17,7 @@
 #include "bootstrap/launch.h"
 #include "compat/detail/pe.h"
 #include "compat/detail/setup.h"
+#include "host/base/address.h"
 #include "host/base/error.h"
 #include "simt/runtime/stream.h"
 
@@ -218,7 +219,8 @@ void abort_job(int status, const char* call) {
 
 int make_unique_id(char* text) {
   try {
-    process().root.emplace();
+    const Config config = Config::from_environment(environ);
+    process().root.emplace(find_address(config.tcp_interface));
     const std::string digits = process().root->id().to_string();
     memcpy(text, digits.c_str(), digits.size() + 1);
     return 0;

@@ -59,7 +59,7 @@ using Microseconds = std::chrono::microseconds;
   X(int, tcp_rank, "PEAL_TCP_RANK", "0", (Count{0, 65535}), "rank of this PE in a tcp job")        \
   X(int, tcp_size, "PEAL_TCP_SIZE", "1", (Count{1, 65536}), "number of PEs in a tcp job")          \
   X(std::string, tcp_interface, "PEAL_TCP_INTERFACE", "", Text{},                                  \
-    "interface of rank 0, or its IPv4 address, where a job by pmix or pmi meets; empty = found")   \
+    "rank 0's interface or IPv4 address, where jobs by pmix, pmi, NVSHMEM's id meet; empty=found") \
   X(std::string, interface, "PEAL_INTERFACE", "", Text{},                                          \
     "interface, or IPv4 address, by which other hosts reach this one for messages; empty = found") \
   X(Microseconds, host_timeout, "PEAL_HOST_TIMEOUT", "10s", (Time{Microseconds(0)}),               \

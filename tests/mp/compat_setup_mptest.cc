@@ -2,6 +2,7 @@
 //
 // How an NVSHMEM program begins and ends its job: by MPI, a communicator, a unique id, more than
 // once.
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <mpi.h>
 
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "host/base/address.h"
 #include "tests/support/error_of.h"
 #include "tests/support/nvshmem_job.h"
 
@@ -161,6 +163,28 @@ TEST(NvshmemSetup, ByAUniqueId) {
   refuse_another_job(NVSHMEMX_INIT_WITH_UNIQUEID, attributes, {"another unique id"});
   nvshmem_finalize();
   nvshmem_init();
+}
+
+// Where a unique id leads: its digits 32 to 39.
+std::string address_of_fresh_id() {
+  nvshmemx_uniqueid_t id = NVSHMEMX_UNIQUEID_INITIALIZER;
+  EXPECT_EQ(nvshmemx_get_uniqueid(&id), 0);
+  return std::string(id.internal + 32, 8);
+}
+
+// It led to 127.0.0.1, where no other host finds PE 0.
+TEST(NvshmemSetup, TheUniqueIdLeadsToWhereOtherHostsReachThisOne) {
+  in_addr reached{};
+  ASSERT_EQ(::inet_pton(AF_INET, find_address("").c_str(), &reached), 1);
+  EXPECT_EQ(address_of_fresh_id(), fmt::format("{:08x}", ntohl(reached.s_addr)));
+  ::setenv("PEAL_TCP_INTERFACE", "127.0.0.2", 1);
+  EXPECT_EQ(address_of_fresh_id(), "7f000002");
+  ::setenv("PEAL_TCP_INTERFACE", "eth17", 1);
+  nvshmemx_uniqueid_t none = NVSHMEMX_UNIQUEID_INITIALIZER;
+  testing::internal::CaptureStderr();
+  EXPECT_NE(nvshmemx_get_uniqueid(&none), 0);
+  expect_in(testing::internal::GetCapturedStderr(), {"eth17", "interface of this machine"});
+  ::unsetenv("PEAL_TCP_INTERFACE");
 }
 
 void refuse_job_of_one(unsigned flags, const nvshmemx_init_attr_t& attributes, const char* what) {
