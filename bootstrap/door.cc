@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "base/poll.h"
@@ -27,6 +28,14 @@ constexpr std::size_t kPending = 64;  // connections that have not said who they
 // close.
 void say(const Fd& socket, std::span<const std::byte> bytes) {
   [[maybe_unused]] const ssize_t n = ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+}
+
+// "pealtcp2", or nothing where it is no peal's.
+std::string version_of(const Hello& hello) {
+  std::string text(sizeof hello.magic, '\0');
+  std::memcpy(text.data(), &hello.magic, text.size());
+  const bool peal = text.starts_with("pealtcp") && text.back() >= '0' && text.back() <= '9';
+  return peal ? text : "";
 }
 
 }  // namespace
@@ -125,6 +134,9 @@ void Door::listen_to(Caller& caller) {
 
 void Door::challenge(Caller& caller) {
   if (caller.hello.magic != Hello::kMagic) {
+    if (const std::string other = version_of(caller.hello); !other.empty()) {
+      other_versions_.insert(other);
+    }
     caller.socket = Fd();
     return;
   }

@@ -13,6 +13,7 @@
 #include <deque>
 #include <optional>
 #include <set>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -39,6 +40,9 @@ class Door {
 
   /// Ranks that a second process claimed; a wrong number explains why another is missing.
   const std::set<int>& claimed_twice() const { return claimed_twice_; }
+
+  /// What callers of other versions of peal, which are not heard, began their hellos with.
+  const std::set<std::string>& other_versions() const { return other_versions_; }
 
   /// Connections by rank, to be taken once. From then on every rank is taken.
   std::vector<Fd> take_peers() { return std::move(peers_); }
@@ -67,6 +71,7 @@ class Door {
   std::deque<Caller> callers_;
   std::optional<int> lost_;
   std::set<int> claimed_twice_;
+  std::set<std::string> other_versions_;
 };
 
 /// The thread that stands at the door while the job runs.

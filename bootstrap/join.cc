@@ -178,7 +178,7 @@ class Attempt {
   if (step == Attempt::Step::kHungUp) {
     fail(ErrorCode::kPeerLost,
          "start of the job: rank 0 of {} died or disconnected (or it did not accept this unique "
-         "id)",
+         "id, or is of another version of peal)",
          member.size);
   }
   fail(

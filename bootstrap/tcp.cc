@@ -141,9 +141,15 @@ std::unique_ptr<Bootstrap> make_tcp(TcpRoot root, int size, Deadline deadline) {
   door.admit_all(Clock::now() + deadline);
   const std::vector<int> missing = door.missing();
   const std::optional<int> lost = door.lost();
-  std::string twice;
+  std::string refused;
   for (const int rank : door.claimed_twice()) {
-    twice += fmt::format("; a second process came as rank {} and was refused", rank);
+    refused += fmt::format("; a second process came as rank {} and was refused", rank);
+  }
+  for (const std::string& version : door.other_versions()) {
+    refused += fmt::format(
+        "; a process of another version of peal came (its hello is {}) and was refused: install "
+        "one build on all hosts",
+        version);
   }
   std::vector<Fd> peers = door.take_peers();
   auto star = std::make_unique<RootStar>(std::move(peers), std::move(door), deadline);
@@ -154,7 +160,7 @@ std::unique_ptr<Bootstrap> make_tcp(TcpRoot root, int size, Deadline deadline) {
   if (!missing.empty()) {
     star->give_up(ErrorCode::kTimeout,
                   fmt::format("start of the job: {} did not join within {}{}",
-                              name_ranks(missing, size), name_time(deadline), twice));
+                              name_ranks(missing, size), name_time(deadline), refused));
   }
   star->start();
   return star;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "host/base/error.h"
+#include "host/job/same_build.h"
 #include "host/job/together.h"
 #include "host/nic/hca_list.h"
 
@@ -80,6 +81,7 @@ std::unique_ptr<Bootstrap> agreed(std::unique_ptr<Bootstrap> bootstrap, const Co
                                   Target target) {
   if (bootstrap == nullptr) fail(ErrorCode::kInvalidArgument, "Runtime: the bootstrap is null");
   bootstrap->name_calls("start");
+  require_same_build(*bootstrap);
   agree_on_settings(*bootstrap, config, target);
   return bootstrap;
 }

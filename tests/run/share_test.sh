@@ -44,6 +44,11 @@ mkdir "$folder/0" "$folder/1" "$folder/2"
 PEAL_SELF_TEST=off job 1 3 'PEAL_SOFTNIC_DIR=$folder/$PEAL_TCP_RANK exec $hello'
 says "of $folder/0/" "of $folder/1/" 'do not share a fabric'
 
+# Two builds of peal.
+sed 's/peal {}, protocol/peal {}, Protocol/' "$hello" >"$folder/other" && chmod +x "$folder/other"
+job 1 2 '[ $PEAL_TCP_RANK = 0 ] || hello=$folder/other; exec $hello'
+says "PE 1 on $(hostname) runs peal " ', Protocol ' "PE 0 on $(hostname) runs peal " ', protocol ' 'install one build'
+
 # What the operating system says arrives, with the place.
 PEAL_SOFTNIC_DIR=/nonexistent/place job 1 2 'exec $hello'
 says 'mkdir /nonexistent/place/peal-softnic' 'No such file or directory'

@@ -359,6 +359,7 @@ TEST(MakeTcp, RefusesASecondOwnerOfARank) {
     TcpRoot root;
     const UniqueId id = root.id();
     Stranger twin(id);
+    Stranger(id).say("pealtcp2" + std::string(24, '\0'));
     return run_job(std::move(root), {}, 3, times * milliseconds(1500), kGatherAndLeave, [&] {
       twin.join(id, 1, 3);
       refused = join(id, 1, 3, kPatient);
@@ -372,6 +373,7 @@ TEST(MakeTcp, RefusesASecondOwnerOfARank) {
   // The twin stayed in, rank 2 never came: the owner of the numbers hears of both.
   EXPECT_TRUE(contains(error, "rank 2 of 3 did not join")) << error.what();
   EXPECT_TRUE(contains(error, "a second process came as rank 1 and was refused")) << error.what();
+  EXPECT_TRUE(contains(error, "another version of peal came (its hello is pealtcp2)"));
 }
 
 // Two processes with the same number, of which the second is late: it would wait a minute for a
