@@ -133,7 +133,7 @@ void FarChannel::send_due(int pe, Peer& to) {
 }
 
 void FarChannel::pay(int pe, Peer& to) {
-  if (!std::exchange(to.owes, false)) return;
+  if (!std::exchange(to.owes, false) || to.lost) return;
   transmit(pe, seal(secret_, {.from = rank_, .to = pe, .acknowledged = to.stream.taken()}, {}));
 }
 

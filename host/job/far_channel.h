@@ -71,7 +71,8 @@ class FarChannel {
   /// The next message, and the PE that it is from.
   std::optional<std::pair<int, std::vector<std::byte>>> receive();
   void look();
-  /// `pe` is lost: nothing is sent to it any more.
+  /// `pe` is lost: nothing is sent to it any more, not even an answer. If it runs on, cut off from
+  /// another host than this one, it has to lose this one, too.
   void forget(int pe);
   /// Asks `pe` for an answer.
   void ask(int pe);

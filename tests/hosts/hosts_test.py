@@ -30,6 +30,9 @@ SETTINGS = {
     "PEAL_HOST_TIMEOUT": "60s",
 }
 JOB_SECONDS = 300
+CUT_SECONDS = 1.5  # less than the NIC sends again for: 3.5 s
+SILENCE_SECONDS = 12
+SLOW_SECONDS = 30  # what two cores may take beside that, well below PEAL_TIMEOUT
 LONG_JOB = f"message_rate --warmup 10 --iters 50 --json --sizes {','.join(['8'] * 100)}"  # a row for each
 
 # Where the PEs are (a digit each: the host), the program, its arguments, what each PE prints or ("N tests") passes.
@@ -140,9 +143,43 @@ def lose_a_pe_of_another_host(machines):
     require_end(pes)
 
 
+def in_rounds(machines, where, settings=None):
+    """A job that exchanges words for ever, once all its PEs do."""
+    pes = start(machines, where, "survive rounds", settings)
+    machines.wait(lambda: all("in the rounds" in pe.text() or pe.status is not None for pe in pes), JOB_SECONDS, "rounds")
+    require(pes, all(pe.status is None for pe in pes), "a job that is under way")
+    return pes
+
+
+def outlive_a_short_cut(machines):
+    """The NICs send again until they are heard, and every word comes."""
+    pes = in_rounds(machines, "112")
+    machines.network.cut(1, 2)
+    time.sleep(CUT_SECONDS)
+    machines.network.heal()
+    require(pes, machines.network.dropped > 0, "frames that were dropped")
+    machines.start(1, "touch /run/last_round")
+    finish(machines, pes)
+    require(pes, all(pe.status == 0 and "all rounds were right" in pe.text() for pe in pes), "a job that ends right")
+    machines.start(1, "rm /run/last_round")
+
+
+def lose_the_network_between_two_hosts(machines):
+    """Each side takes the other's PEs for lost, names them, and goes on without them."""
+    pes = in_rounds(machines, "112", {"PEAL_HOST_TIMEOUT": f"{SILENCE_SECONDS}s"})
+    machines.network.cut(1, 2)
+    machines.wait(lambda: all("lost: " in pe.text() or pe.status is not None for pe in pes),
+                  SILENCE_SECONDS + SLOW_SECONDS, "all hear of the cut")
+    finish(machines, pes)
+    machines.network.heal()
+    for pe, lost in zip(pes, ("PE 2", "PE 2", "PE [01]")):
+        require(pes, pe.status == 0 and "went on without them" in pe.text(), "both sides go on")
+        require(pes, re.search(f"{lost}.*nor has any PE of its host", pe.text()), f"{lost} and its host are named")
+
+
 def lose_a_host(machines):
     """Nobody says good-bye: its silence is noticed, and the others go on without it."""
-    pes = start(machines, "132", "survive stay", {"PEAL_HOST_TIMEOUT": "12s"})
+    pes = start(machines, "132", "survive stay", {"PEAL_HOST_TIMEOUT": f"{SILENCE_SECONDS}s"})
     machines.wait(lambda: all("in the second barrier" in pe.text() for pe in pes), JOB_SECONDS, "the second barrier")
     machines.power_off(3)
     finish(machines, [pes[0], pes[2]])
@@ -156,6 +193,8 @@ LOSSES = {
     "lose_the_only_pe_of_a_host_and_go_on": lambda machines: lose_a_pe_and_go_on(machines, "123", "as its host says"),
     "hear_of_an_abort": hear_of_an_abort,
     "lose_a_pe_of_another_host": lose_a_pe_of_another_host,
+    "outlive_a_short_cut": outlive_a_short_cut,
+    "lose_the_network_between_two_hosts": lose_the_network_between_two_hosts,
     "lose_a_host": lose_a_host,  # the last one, for good
 }
 

@@ -2,7 +2,8 @@
 """The network of the virtual hosts: an Ethernet switch in a thread, one socket to each host's qemu.
 
 qemu sends each frame with its length before it (4 bytes, big-endian). The card of host n has the address 52:54:0:0:0:n,
-so that the switch has nothing to learn. As any switch it drops a frame when the way out is full.
+so that the switch has nothing to learn. As any switch it drops a frame when the way out is full, and those between two
+hosts from cut() to heal().
 """
 import collections
 import selectors
@@ -59,6 +60,8 @@ class Network:
 
     def __init__(self, hosts):
         self.ports = {number: Port(number) for number in range(1, hosts + 1)}
+        self.cuts = frozenset()
+        self.dropped = 0  # frames between hosts that are cut off from each other, since cut()
         self.wake, self.woken = socket.socketpair()
         self.thread = threading.Thread(target=self.carry, daemon=True)
 
@@ -70,6 +73,14 @@ class Network:
     def stop(self):
         self.wake.close()
         self.thread.join()
+
+    def cut(self, one, other):
+        """Both ways, as if a cable were out: neither card sees that."""
+        self.dropped = 0
+        self.cuts = self.cuts | {frozenset((one, other))}
+
+    def heal(self):
+        self.cuts = frozenset()
 
     def carry(self):
         with selectors.DefaultSelector() as waits:
@@ -103,6 +114,9 @@ class Network:
         everybody = frame[4] & 1  # multicast, broadcast
         for other in self.ports.values():
             if other is not port and (everybody or other.number == frame[9]):
+                if frozenset((port.number, other.number)) in self.cuts:
+                    self.dropped += 1
+                    continue
                 try:
                     other.send(frame)
                 except OSError:

@@ -121,6 +121,25 @@ TEST(FarChannel, SendsNothingToOneThatIsForgotten) {
   EXPECT_EQ(two.pe[0]->send(1, {}, bytes_of("behind")), FarChannel::Sent::kGone);
 }
 
+// Hazard: of three hosts two were cut off from each other, and the third, which took one of them
+// for lost, went on answering it: its waits had no end.
+TEST(FarChannel, AnswersNobodyThatIsForgotten) {
+  Pair two;
+  ASSERT_TRUE(two.until(1, [&] { return two.pe[1]->heard(0).ever; }));
+  two.pe[0]->forget(1);
+  two.pe[1]->receive();
+  const FarChannel::Time before = two.pe[1]->heard(0).at;
+  while (FarChannel::now() == before) continue;
+  for (int turn = 0; turn < 5; ++turn) {
+    two.pe[1]->ask(0);
+    pollfd asked{two.pe[0]->fd(), POLLIN, 0};
+    ASSERT_EQ(::poll(&asked, 1, 10'000), 1);
+    two.pe[0]->receive();
+    two.pe[1]->receive();
+  }
+  EXPECT_EQ(two.pe[1]->heard(0).at, before);
+}
+
 TEST(FarChannel, BringsALastWordAtOnce) {
   Pair two;
   two.pe[0]->send_once(1, bytes_of("I "), bytes_of("leave"));
