@@ -84,7 +84,7 @@ SETTINGS = "| variable | default | what it sets |"
 # name: (title, what it is for, parts)
 TASKS = {
     "start": ("Start", "Install peal, build a first program, and run it on two PEs; in C++, C, Python, or from NVSHMEM.", [
-        Part("docs/start.md", "Install"), Part("docs/start.md", "Your own program in C++"),
+        Part("docs/start.md"), Part("docs/start.md", "Install"), Part("docs/start.md", "Your own program in C++"),
         Program("examples/tutorial/step1_put.cu"), Part("docs/start.md", "A program in C"),
         Part("docs/start.md", "A program in Python"), Part("docs/start.md", "A program written for NVSHMEM"),
         Part("docs/start.md", "On a GPU")]),
@@ -144,6 +144,9 @@ def page_of(name, read, lead):
     """One page; read(path) is the text of a file of the tree."""
     title, purpose, parts = TASKS[name]
     texts = [part_text(part, read(part.page), lead) for part in parts]
+    for n, part in enumerate(parts[1:], 1):  # a page's first words, behind another page's
+        if isinstance(part, Part) and not part.heading:
+            texts[n] = f"## {pages.title(read(part.page))}\n\n{texts[n]}"
     sources = ", ".join(dict.fromkeys(f"`{part.page}`" for part in parts))
     return "\n\n".join([f"# {title}", f"{purpose} Made from {sources}.", *texts]) + "\n"
 
