@@ -75,16 +75,21 @@ class Kernel:
     def __init__(self, source, found, expression, cache):
         self.name = expression
         self._source, self._found, self._cache = source, found, cache
-        self._compiled = None
+        self._compiled = {}  # by what it runs on: a program may have a job on a CPU and the next on a GPU
         self._lock = threading.Lock()
 
     def compile(self) -> Kernel:
         """Compiles and loads it, if that has not been done; the first launch does it otherwise. Needs no init()."""
-        with self._lock:
-            if self._compiled is None:
-                self._compiled = _build.loaded(_toolchains.current(), self._source,
-                                               lambda path: _Compiled(path, self._found, self.name), self._cache)
+        self._for_here()
         return self
+
+    def _for_here(self):
+        place = _toolchains.where()
+        with self._lock:
+            if place not in self._compiled:
+                self._compiled[place] = _build.loaded(_toolchains.of(place), self._source,
+                                                      lambda path: _Compiled(path, self._found, self.name), self._cache)
+            return self._compiled[place]
 
     def __getitem__(self, where):
         parts = where if isinstance(where, tuple) else (where,)
@@ -101,7 +106,8 @@ class Kernel:
         numbers an int, float or bool that fits; of peal::Context context(); of peal::Team a Team; of a struct one of
         ctypes' or numpy's, or bytes. None is a null pointer. Raises ArgumentError for others, naming the parameter, and
         Error for what the kernel ran into; Ctrl-C ends the wait, not the kernel. On a GPU what arguments point at has to
-        stay until the stream is done with it, as torch's tensors and Arrays do."""
+        stay until the stream is done with it: Arrays do, and torch's tensors in the current stream; with another `stream`
+        call their record_stream()."""
         call = f"kernel({self.name})"
         pe = current(call)
         if not pe.device.is_gpu:
@@ -111,7 +117,7 @@ class Kernel:
             raise ArgumentError(f"peal.{call}: block {block!r}: a block has {_MOST_THREADS} threads at most")
         if not isinstance(shared, int) or not 0 <= shared < 1 << 32:
             raise ArgumentError(f"peal.{call}: shared {shared!r}: give a number of bytes")
-        compiled = self.compile()._compiled
+        compiled = self._for_here()
         wanted = compiled.parameters
         if len(args) != len(wanted):
             raise ArgumentError(f"peal.{call}: {len(args)} given, {len(wanted)} wanted: ({', '.join(map(str, wanted))})")
@@ -123,7 +129,8 @@ class Kernel:
             pe.caller.run(_run, call, pe, compiled.entry, (blocks, threads, shared), packed)
 
     def __repr__(self):
-        known = self._compiled and ", ".join(map(str, self._compiled.parameters))
+        compiled = next(iter(self._compiled.values()), None)
+        known = compiled and ", ".join(map(str, compiled.parameters))
         return f"peal.Kernel({self.name}({'...' if known is None else known}))"
 
 

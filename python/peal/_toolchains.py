@@ -127,16 +127,21 @@ class ForGpu(Toolchain):
                 f"-Xlinker=--version-script={exports}", f"-L{NATIVE / 'lib'}", "-l:libpeal.so.0", *near]
 
 
-def current():
-    """The Toolchain for where this process' kernels run."""
+def where():
+    """What this process' kernels run on: "cpu", or "sm_90"."""
     device = _job.device_or_none()
     if device is not None:
-        return ForGpu(device.capability()) if device.is_gpu else ForCpu()
+        return f"sm_{device.capability()}" if device.is_gpu else "cpu"
     target = os.environ.get("PEAL_TARGET", "cpu")
     if target != "cpu":
         raise Error(f"peal.kernel: PEAL_TARGET={target}, and which GPU kernels are compiled for is not known before peal.init(); "
                     "call it first")
-    return ForCpu()
+    return "cpu"
+
+
+def of(place):
+    """The Toolchain for what where() answers."""
+    return ForCpu() if place == "cpu" else ForGpu(place.removeprefix("sm_"))
 
 
 def _names_in_rule(text):

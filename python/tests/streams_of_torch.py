@@ -155,7 +155,7 @@ class OfTorch(cases.OnStreams):
         sums, mine, word = self.zeros(4, torch.int32), self.zeros(4, torch.int32), self.zeros(1, torch.int64)
         mine += self.me + 1
         # Packed as for the same kernel by nvcc, which knows how large a Context and a Team are.
-        meet = peal.kernel(KERNELS, "meet").compile()._compiled
+        meet = peal.kernel(KERNELS, "meet")._for_here()
         packed = _kernel_arguments.Packed("test", meet.parameters, (peal.context(), peal.world(), sums, mine, word, self.next))
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         self.assertEqual(driver.cuLaunchKernel(function, 1, 1, 1, 64, 1, 1, 0, stream, packed.pointers, None), 0)

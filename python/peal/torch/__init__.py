@@ -10,16 +10,30 @@ import torch
 
 import peal
 from peal.errors import CompileError
-from peal.torch import _extension, _ops, _symmetric_memory
+from peal.torch import _extension, _groups, _ops, _symmetric_memory
 from peal.torch._arena import reserve
 from peal.torch._groups import team
 from peal.torch._start import init
 from peal.torch.moe import Dispatcher, Routing
 from peal.torch.ring import Ring
 
-all_gather, all_reduce, all_to_all = torch.ops.peal.all_gather, torch.ops.peal.all_reduce, torch.ops.peal.all_to_all
-barrier, broadcast, reduce_scatter = torch.ops.peal.barrier, torch.ops.peal.broadcast, torch.ops.peal.reduce_scatter
-put, put_signal, signal_wait = torch.ops.peal.put, torch.ops.peal.put_signal, torch.ops.peal.signal_wait
+all_reduce, all_to_all, broadcast = torch.ops.peal.all_reduce, torch.ops.peal.all_to_all, torch.ops.peal.broadcast
+barrier, put, put_signal, signal_wait = torch.ops.peal.barrier, torch.ops.peal.put, torch.ops.peal.put_signal, torch.ops.peal.signal_wait
+
+
+@torch.compiler.assume_constant_result
+def _members(group: str) -> int:
+    return _groups.of("all_gather", group).size
+
+
+def all_gather(x: torch.Tensor, group: str = "") -> torch.Tensor:
+    """torch.ops.peal.all_gather() of as many members as the group has."""
+    return torch.ops.peal.all_gather(x, _members(group), group)
+
+
+def reduce_scatter(x: torch.Tensor, op: str = "sum", group: str = "") -> torch.Tensor:
+    """torch.ops.peal.reduce_scatter() of as many members as the group has."""
+    return torch.ops.peal.reduce_scatter(x, _members(group), op, group)
 
 
 def empty(*shape: int | Sequence[int], dtype: torch.dtype | None = None) -> torch.Tensor:

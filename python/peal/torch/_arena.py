@@ -4,8 +4,10 @@
 The arena is one array of every PE. Where its blocks lie differs from PE to PE; who wants to reach another PE's block asks
 for its offset (rendezvous). So a block may be made and dropped at any time: by torch's allocator, by the collector."""
 import bisect
+import collections
 import threading
 
+from peal import _stream
 from peal._array import empty
 from peal._job import current
 from peal._library import FUNCTIONS
@@ -23,7 +25,7 @@ class Block:
         self.address = arena.base + offset
 
     def __del__(self):
-        self.arena.give_back(self)
+        self.arena.dropped.append((self.offset, self.room))  # the collector may call from within any line
 
 
 class Arena:
@@ -34,28 +36,37 @@ class Arena:
         self.array = empty(nbytes, "uint8")
         self.base = self.array.address
         self._free = [(0, nbytes)]  # (offset, bytes) by offset
-        self._lock = threading.RLock()  # the collector may drop a Block while this thread is inside
+        self._lock = threading.Lock()
+        self.dropped = collections.deque()  # (offset, bytes) of Blocks, which take() gives back
 
     def take(self, nbytes):
         """A Block, or None where there is no room."""
         wanted = max(_ALIGNMENT, -(-nbytes // _ALIGNMENT) * _ALIGNMENT)
         with self._lock:
+            self._give_back_dropped()
             for i, (offset, size) in enumerate(self._free):
                 if size >= wanted:
                     self._free[i:i + 1] = [(offset + wanted, size - wanted)] if size > wanted else []
                     return Block(self, offset, nbytes, wanted)
         return None
 
-    def give_back(self, block):
-        with self._lock:
-            i = bisect.bisect(self._free, (block.offset,))
-            begin, end = block.offset, block.offset + block.room
-            if i < len(self._free) and self._free[i][0] == end:
-                end += self._free.pop(i)[1]
-            if i > 0 and sum(self._free[i - 1]) == begin:
-                begin = self._free.pop(i - 1)[0]
-                i -= 1
-            self._free.insert(i, (begin, end - begin))
+    def _give_back_dropped(self):
+        device = current("empty").device
+        if not self.dropped or (device.is_gpu and device.is_capturing(_stream.current(device))):
+            return
+        count = len(self.dropped)
+        device.settle()  # streams may have been given work on them
+        for _ in range(count):
+            self._give_back(*self.dropped.popleft())
+
+    def _give_back(self, begin, size):
+        i, end = bisect.bisect(self._free, (begin,)), begin + size
+        if i < len(self._free) and self._free[i][0] == end:
+            end += self._free.pop(i)[1]
+        if i > 0 and sum(self._free[i - 1]) == begin:
+            begin = self._free.pop(i - 1)[0]
+            i -= 1
+        self._free.insert(i, (begin, end - begin))
 
     def at(self, offset, pe):
         """Where a PE's byte at `offset` is mapped here; None where only a NIC reaches it."""

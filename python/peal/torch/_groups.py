@@ -9,7 +9,7 @@ from torch.distributed import distributed_c10d
 
 from peal._job import current
 from peal._team import Team, world
-from peal.errors import ArgumentError
+from peal.errors import ArgumentError, Error
 
 Which = Any  # a ProcessGroup, the name of one, or None: all PEs
 
@@ -19,6 +19,9 @@ class Group:
 
     def __init__(self, name: str, pes: tuple[int, ...], rank: int, process_group: Any):
         self.name, self.pes, self.rank, self.process_group = name, pes, rank, process_group
+        self.meetings = 0  # of all members, by the store
+        self.team: Team | None = None
+        self.staging: Any = None
 
     size = property(lambda self: len(self.pes))
 
@@ -32,8 +35,12 @@ def of(call: str, group: Which) -> Group:
     found = kept.get(("group", name))
     if found is None or found.process_group is not _resolve(call, name):  # a name may come again for another group
         found = kept["group", name] = _make(call, name)
-        kept.pop(("team", name), None)
     return found
+
+
+def ranks_of_pes(call: str) -> Any:
+    """torch's global rank of each PE."""
+    return current(call).kept.get("ranks", range(current(call).n_pes))
 
 
 def _resolve(call, name):
@@ -50,26 +57,32 @@ def _make(call, name):
     process_group = _resolve(call, name)
     if process_group is None:
         return Group("", tuple(range(pe.n_pes)), pe.my_pe, None)
-    ranks_of_pes = pe.kept.get("ranks", range(pe.n_pes))
-    if dist.get_rank() != ranks_of_pes[pe.my_pe] or dist.get_world_size() < pe.n_pes:
+    all_ranks = ranks_of_pes(call)
+    if dist.get_rank() != all_ranks[pe.my_pe] or dist.get_world_size() < pe.n_pes:
         raise ArgumentError(f"peal.torch.{call}: this process is rank {dist.get_rank()} of {dist.get_world_size()} for torch and PE "
                             f"{pe.my_pe} of {pe.n_pes} for peal; start both from one launcher, or peal by peal.torch.init()")
     ranks = dist.get_process_group_ranks(process_group)
-    if not set(ranks) <= set(ranks_of_pes):
-        raise ArgumentError(f"peal.torch.{call}: group {name!r} has ranks {ranks}, of which peal's job has {list(ranks_of_pes)} alone")
-    pes = tuple(ranks_of_pes.index(rank) for rank in ranks)
+    if not set(ranks) <= set(all_ranks):
+        raise ArgumentError(f"peal.torch.{call}: group {name!r} has ranks {ranks}, of which peal's job has {list(all_ranks)} alone; give "
+                            "a group of these")
+    pes = tuple(all_ranks.index(rank) for rank in ranks)
     return Group(name, pes, pes.index(pe.my_pe), process_group)
 
 
 def team(group: Which = None) -> Team:
     """The Team of a group's members, which ends with the job. The first call for a group of fewer than all PEs is collective
-    among all PEs: each gives the group that it is a member of, as the groups of one dimension of a DeviceMesh."""
+    among all PEs: each gives the group that it is a member of, as the groups of one dimension of a DeviceMesh; a PE of none
+    calls peal.world().split(-1). Raises Error where groups overlap: their teams are made by one call each."""
     found = of("team", group)
-    kept = current("team").kept
-    if ("team", found.name) not in kept:
-        everyone = found.size == current("team").n_pes
-        kept["team", found.name] = world() if everyone else world().split(found.pes[0], found.rank)
-    return kept["team", found.name]
+    if found.team is None:
+        everyone = found.pes == tuple(range(current("team").n_pes))
+        made = world() if everyone else world().split(found.pes[0], found.rank)
+        if tuple(map(made.world_pe, range(made.n_pes))) != found.pes:
+            raise Error(f"peal.torch.team: group {found.name!r} has PEs {list(found.pes)}, and of these "
+                        f"{[made.world_pe(i) for i in range(made.n_pes)]} have called for it together: while a team is made each PE gives "
+                        "one group, and groups do not overlap; a PE of none calls peal.world().split(-1)")
+        found.team = made
+    return found.team
 
 
 def store(call: str, group: Group) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.fx.node import has_side_effect
 from torch.library import custom_op
 
 from peal import _collectives, _operations
@@ -21,26 +22,34 @@ from peal.torch import _groups, _staging
 
 def _through(call, x, dst_shape, group, run):
     """run(dst, src, team) on symmetric memory, to which x is copied, and from which the result is."""
+    if str(x.device) != str(current(call).device):
+        raise ArgumentError(f"peal.torch.{call}: x is on {x.device}, and this job's arrays are on {current(call).device}; give one "
+                            "that is there")
     team = _groups.team(group)
-    src, dst = _staging.of_team(call, group).pair(call, x.shape, dst_shape, x.dtype)
+    src, dst = _staging.of_group(_groups.of(call, group)).pair(call, x.shape, dst_shape, x.dtype)
     src.copy_(x.detach())
     run(dst, src, team)
     return dst.clone()
 
 
-def _parts(call, x, group):
-    """The size of one of as many parts of dimension 0 as the group has members."""
-    size = _groups.of(call, group).size
-    if x.ndim == 0 or x.shape[0] % size:
+def _part(call, x, members):
+    """The size of one of as many parts of dimension 0 as there are members."""
+    if x.ndim == 0 or x.shape[0] % members:
         raise ArgumentError(f"peal.torch.{call}: x of shape {tuple(x.shape)}: its first dimension is no multiple of the group's "
-                            f"{size} members")
-    return x.shape[0] // size
+                            f"{members} members")
+    return x.shape[0] // members
 
 
-def _gathered(call, x, group):
+def _gathered(x, members):
     if x.ndim == 0:
-        raise ArgumentError(f"peal.torch.{call}: x has no dimensions; give x.reshape(1)")
-    return x.shape[0] * _groups.of(call, group).size, *x.shape[1:]
+        raise ArgumentError("peal.torch.all_gather: x has no dimensions; give x.reshape(1)")
+    return x.shape[0] * members, *x.shape[1:]
+
+
+def _require_members(call, members, group):
+    found = _groups.of(call, group).size
+    if members != found:
+        raise ArgumentError(f"peal.torch.{call}: members {members}: group {group!r} has {found}; give that number")
 
 
 @custom_op("peal::all_reduce", mutates_args=())
@@ -49,23 +58,26 @@ def all_reduce(x: Tensor, op: str = "sum", group: str = "") -> Tensor:
     return _through("all_reduce", x, x.shape, group, lambda dst, src, team: _collectives.all_reduce(dst, src, op, team))
 
 
+# `members` stands in compiled code, which torch keeps for later runs: with other sizes of the group it has to be other code.
 @custom_op("peal::all_gather", mutates_args=())
-def all_gather(x: Tensor, group: str = "") -> Tensor:
-    """All members' x, one behind the other in dimension 0."""
-    return _through("all_gather", x, _gathered("all_gather", x, group), group, _collectives.all_gather)
+def all_gather(x: Tensor, members: int, group: str = "") -> Tensor:
+    """All members' x, one behind the other in dimension 0. `members`: how many the group has."""
+    _require_members("all_gather", members, group)
+    return _through("all_gather", x, _gathered(x, members), group, _collectives.all_gather)
 
 
 @custom_op("peal::reduce_scatter", mutates_args=())
-def reduce_scatter(x: Tensor, op: str = "sum", group: str = "") -> Tensor:
-    """This member's part of dimension 0 of all members' x, combined."""
-    return _through("reduce_scatter", x, (_parts("reduce_scatter", x, group), *x.shape[1:]), group,
+def reduce_scatter(x: Tensor, members: int, op: str = "sum", group: str = "") -> Tensor:
+    """This member's part of dimension 0 of all members' x, combined. `members`: how many the group has."""
+    _require_members("reduce_scatter", members, group)
+    return _through("reduce_scatter", x, (_part("reduce_scatter", x, members), *x.shape[1:]), group,
                     lambda dst, src, team: _collectives.reduce_scatter(dst, src, op, team))
 
 
 @custom_op("peal::all_to_all", mutates_args=())
 def all_to_all(x: Tensor, group: str = "") -> Tensor:
     """Part i of dimension 0 goes to member i, and part j of the result comes from member j."""
-    _parts("all_to_all", x, group)
+    _part("all_to_all", x, _groups.of("all_to_all", group).size)
     return _through("all_to_all", x, x.shape, group, _collectives.all_to_all)
 
 
@@ -75,11 +87,26 @@ def broadcast(x: Tensor, root: int, group: str = "") -> Tensor:
     return _through("broadcast", x, x.shape, group, lambda dst, src, team: _collectives.broadcast(dst, src, root, team))
 
 
-all_reduce.register_fake(lambda x, op="sum", group="": torch.empty_like(x, memory_format=torch.contiguous_format))
-all_to_all.register_fake(lambda x, group="": torch.empty_like(x, memory_format=torch.contiguous_format))
-broadcast.register_fake(lambda x, root, group="": torch.empty_like(x, memory_format=torch.contiguous_format))
-all_gather.register_fake(lambda x, group="": x.new_empty(_gathered("all_gather", x, group)))
-reduce_scatter.register_fake(lambda x, op="sum", group="": x.new_empty(_parts("reduce_scatter", x, group), *x.shape[1:]))
+@custom_op("peal::reduce_to", mutates_args=())
+def reduce_to(x: Tensor, root: int, group: str = "") -> Tensor:
+    """The sum of all members' x at the member `root`, zeros at the others: what broadcast's gradient is."""
+    def run(dst, src, team):
+        dst.zero_()
+        _collectives.reduce(dst, src, "sum", root, team)
+    return _through("reduce_to", x, x.shape, group, run)
+
+
+def _like(x, *_, **__):
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+for one in all_reduce, all_to_all, broadcast, reduce_to:
+    one.register_fake(_like)
+all_gather.register_fake(lambda x, members, group="": x.new_empty(_gathered(x, members)))
+reduce_scatter.register_fake(lambda x, members, op="sum", group="": x.new_empty(_part("reduce_scatter", x, members), *x.shape[1:]))
+# Other members wait for a call whose result is of no use here.
+for one in "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce_to":
+    has_side_effect(getattr(torch.ops.peal, one).default)
 
 
 def _keep(ctx, inputs, output):  # torch names them so
@@ -91,29 +118,28 @@ def _require_sum(call, op):
         raise ArgumentError(f"peal.torch.{call}: op {op!r} has no gradient; give \"sum\", or x.detach()")
 
 
-def _backward_of_all_reduce(context, gradient):
-    op, group = context.arguments
+def _backward_of_all_reduce(ctx, gradient):
+    op, group = ctx.arguments
     _require_sum("all_reduce", op)
     return all_reduce(gradient, "sum", group), None, None
 
 
-def _backward_of_reduce_scatter(context, gradient):
-    op, group = context.arguments
+def _backward_of_reduce_scatter(ctx, gradient):
+    members, op, group = ctx.arguments
     _require_sum("reduce_scatter", op)
-    return all_gather(gradient, group), None, None
+    return all_gather(gradient, members, group), None, None, None
 
 
-def _backward_of_broadcast(context, gradient):
-    root, group = context.arguments
-    whole = all_reduce(gradient, "sum", group)
-    return whole if _groups.of("broadcast", group).rank == root else torch.zeros_like(whole), None, None
+def _backward_of_all_gather(ctx, gradient):
+    members, group = ctx.arguments
+    return reduce_scatter(gradient, members, "sum", group), None, None
 
 
 all_reduce.register_autograd(_backward_of_all_reduce, setup_context=_keep)
 reduce_scatter.register_autograd(_backward_of_reduce_scatter, setup_context=_keep)
-broadcast.register_autograd(_backward_of_broadcast, setup_context=_keep)
-all_gather.register_autograd(lambda context, g: (reduce_scatter(g, "sum", *context.arguments), None), setup_context=_keep)
-all_to_all.register_autograd(lambda context, g: (all_to_all(g, *context.arguments), None), setup_context=_keep)
+all_gather.register_autograd(_backward_of_all_gather, setup_context=_keep)
+broadcast.register_autograd(lambda ctx, g: (reduce_to(g, *ctx.arguments), None, None), setup_context=_keep)
+all_to_all.register_autograd(lambda ctx, g: (all_to_all(g, *ctx.arguments), None), setup_context=_keep)
 
 
 def _require_symmetric(call, **tensors):
@@ -153,6 +179,7 @@ def signal_wait(signal: Tensor, value: int, arriving: Sequence[Tensor], compare:
 
 @custom_op("peal::barrier", mutates_args={"tensors"})
 def barrier(tensors: Sequence[Tensor]) -> None:
-    """Done when all PEs have called it, and what they had put has arrived. `tensors`: those that others have put to, or will."""
+    """Done when all PEs have called it, and what they had put has arrived. `tensors`: those that others have put to, or will;
+    without any a compiler may leave it out."""
     _require_symmetric("barrier", **{f"tensors[{i}]": one for i, one in enumerate(tensors)})
     _operations.barrier()

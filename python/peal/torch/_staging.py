@@ -13,7 +13,8 @@ _LEAST = 1 << 20  # bytes
 
 
 class Staging:
-    """One pair of buffers, for the calls of one team, of which there is one at a time."""
+    """One pair of buffers, for the calls of one team, of which there is one at a time: they follow one another in one
+    stream, or in several that events order."""
 
     def __init__(self):
         self._buffers = []  # pairs; the last is the largest. Graphs may have been made with the others
@@ -35,7 +36,7 @@ class Staging:
         self._buffers.append(tuple(torch.from_dlpack(empty(size, torch.uint8)) for _ in range(2)))
 
 
-def of_team(call, name):
-    """The Staging of a group's team."""
-    kept = current(call).kept
-    return kept.setdefault(("staging", name), Staging())
+def of_group(group):
+    """The Staging of a Group's team."""
+    group.staging = group.staging or Staging()
+    return group.staging

@@ -25,16 +25,17 @@ def _pad_bytes():
 
 
 class Handle:
-    """A block and a signal pad of each member of a group. `buffers` and `pads` are their addresses here, 0 where only a NIC
-    reaches them."""
+    """Memory and a signal pad of each member of a group. `buffers` and `pads` are their addresses here, 0 where only a NIC
+    reaches them; `ranks` are torch's global ranks."""
 
     def __init__(self, group, block, pad, told):
         pe = current("rendezvous")
         self._pe, self._block, self._pad = pe, block, pad  # which stay as long
         self._told = told
         self._arenas = _arena.all_of("rendezvous")
-        self.nbytes, self.rank, self.pes, self.device = block.nbytes, group.rank, list(group.pes), str(pe.device)
-        self.buffers = [self._at("block", rank) for rank in range(group.size)]
+        self.nbytes, self.rank, self.device = min(one["nbytes"] for one in told), group.rank, str(pe.device)
+        self.pes, self.ranks = list(group.pes), [_groups.ranks_of_pes("rendezvous")[one] for one in group.pes]
+        self.buffers = [self._at("memory", rank) for rank in range(group.size)]
         self.pads = [self._at("pad", rank) for rank in range(group.size)]
 
     def _at(self, what, rank):
@@ -76,6 +77,7 @@ class Handle:
             self._add(call, rank, self.rank, channel, 1)
         for rank in others:
             self._take(call, rank, channel)
+        self._pe.make(call, "quiet")  # what was taken is taken before the next wait looks
 
     def put_signal(self, rank, channel, timeout_ms):  # noqa: ARG002
         """Tells a member that what this PE has put to it before, in the order of the current stream, has arrived."""
@@ -88,15 +90,15 @@ class Handle:
         """The current stream waits for one put_signal() of a member."""
         self._require("wait_signal", rank)
         self._take("wait_signal", rank, channel)
+        self._pe.make("wait_signal", "quiet")
 
 
 class Allocator:
-    """What symmetric_memory.cpp asks. Blocks are found by address; several groups may meet for one."""
+    """What symmetric_memory.cpp asks. Blocks are found by address."""
 
     def __init__(self):
-        self._blocks = {}  # address: (Block, Handles by group)
+        self._blocks = {}  # by address
         self._outlived = collections.Counter()  # by address, tensors of jobs that have ended whose place has a new one
-        self._meetings = {}  # how often a group has met
 
     def device(self):
         return str(current("SymmetricMemory").device)
@@ -109,7 +111,7 @@ class Allocator:
         block = _arena.take(nbytes)
         if block.address in self._blocks:
             self._outlived[block.address] += 1
-        self._blocks[block.address] = block, {}
+        self._blocks[block.address] = block
         return block.address
 
     def free(self, address):
@@ -118,35 +120,40 @@ class Allocator:
             self._outlived[address] -= 1  # whichever of the two it is: the other one gives the memory back
             return 0
         del self._outlived[address]
-        block, _ = self._blocks.pop(address)
-        return block.room
+        return self._blocks.pop(address).room
 
     def size_of(self, address):
-        return self._blocks[address][0].nbytes
+        return self._blocks[address].nbytes
+
+    def _around(self, address):
+        here = current("rendezvous")
+        for block in list(self._blocks.values()):
+            if block.address <= address < block.address + block.room and block.arena.array._pe is here:
+                return block
+        raise ArgumentError("SymmetricMemory.rendezvous: the tensor is not of symm_mem.empty() with the backend PEAL; make it so, in "
+                            "this job")
 
     def rendezvous(self, address, group_name):
-        """The Handle of the block around an address, and how far into it that is. Collective among the group's members."""
-        found = _groups.of("rendezvous", group_name)
-        start = next((at for at, (block, _) in self._blocks.items() if at <= address < at + block.room), None)
-        if start is None:
-            raise ArgumentError("SymmetricMemory.rendezvous: the tensor is not of symm_mem.empty() with the backend PEAL")
-        block, handles = self._blocks[start]
-        if found.name not in handles:
-            handles[found.name] = self._meet(found, block)
-        return handles[found.name], address - start
-
-    def _meet(self, group, block):
-        pad = _arena.take(_pad_bytes())
-        with named("rendezvous"):
-            pad.arena.array._pe.device.write(pad.address, bytes(pad.nbytes))
-        mine = {"nbytes": block.nbytes, "block": (block.arena.number, block.offset), "pad": (pad.arena.number, pad.offset)}
-        store, turn = _groups.store("rendezvous", group), self._meetings.get(group.name, 0)
-        self._meetings[group.name] = turn + 1
-        key = f"peal/rendezvous/{group.name}/{turn}/"
+        """The Handle of the memory at an address. Collective among the group's members."""
+        group = _groups.of("rendezvous", group_name)
+        store, key = _groups.store("rendezvous", group), f"peal/rendezvous/{group.name}/{group.meetings}/"
+        group.meetings += 1
+        try:
+            block, pad = self._around(address), _arena.take(_pad_bytes())
+            with named("rendezvous"):
+                pad.arena.array._pe.device.write(pad.address, bytes(pad.nbytes))
+        except Error as error:  # the others wait for what this PE says
+            store.set(key + str(group.rank), json.dumps({"error": str(error)}))
+            raise
+        within = address - block.address
+        mine = {"nbytes": block.nbytes - within, "within": within, "memory": (block.arena.number, block.offset + within),
+                "pad": (pad.arena.number, pad.offset)}
         store.set(key + str(group.rank), json.dumps(mine))
         told = [json.loads(store.get(key + str(rank))) for rank in range(group.size)]
         for rank, one in enumerate(told):
-            if one["nbytes"] != told[0]["nbytes"]:
+            if "error" in one:
+                raise Error(f"SymmetricMemory.rendezvous: rank {rank} of group {group.name}: {one['error']}")
+            if one["nbytes"] != told[0]["nbytes"] and not any(other["within"] for other in told):
                 raise ArgumentError(f"SymmetricMemory.rendezvous: rank 0 of group {group.name} has {told[0]['nbytes']} bytes, rank {rank} "
                                     f"has {one['nbytes']}; give tensors of one size, in the same order")
         return Handle(group, block, pad, told)

@@ -41,7 +41,8 @@ class Routing:
 class Dispatcher:
     """The symmetric memory for batches of up to `max_tokens` tokens of `hidden` elements at each member of `group`, whose
     member i has the experts i * n / members and following. `capacity`: rows that this PE takes in at most, the same at all
-    members; without it as many as may come. Where more come, members raise Error, in check() on a GPU. Collective.
+    members; without it as many as may come. Where more come, members raise Error, in check() on a GPU, and so do their later
+    calls. Collective.
 
     One batch is under way at a time; forward and backward follow one another in one stream."""
 
@@ -58,7 +59,7 @@ class Dispatcher:
         rows = max_tokens * top_k
         self.capacity = members * rows if capacity is None else arguments.number(call, "capacity", capacity, low=1)
         from peal.torch import empty, zeros  # this module is part of that one
-        self._near = zeros(rows, hidden, dtype=dtype)  # of this PE's tokens
+        self._near = zeros(rows + 1, hidden, dtype=dtype)  # of this PE's tokens; the last row stays zero
         self._far = zeros(self.capacity + 1, hidden, dtype=dtype)  # of this PE's experts; the last row stays zero
         self._counts = [empty(n_experts, dtype=torch.int64) for _ in range(2)]
         self._blocks = empty(4, members, dtype=torch.int64)  # of the Routing that is under way
@@ -68,13 +69,16 @@ class Dispatcher:
         self._edges = torch.arange(n_experts + 1, device=self._near.device)
 
     def route(self, experts: Tensor) -> Routing:
-        """Where tokens go whose choices are `experts`: [tokens, top_k], numbers below n_experts. Collective."""
+        """Where tokens go whose choices are `experts`: [tokens, top_k]. A number of no expert, such as -1, leaves a choice out:
+        its row is zero in combine(). Collective."""
         if experts.ndim != 2 or experts.shape[1] != self.top_k or experts.shape[0] > self.max_tokens:
             raise ArgumentError(f"peal.torch.Dispatcher.route: experts has shape {tuple(experts.shape)}; give [tokens, {self.top_k}] "
                                 f"with up to {self.max_tokens} tokens")
         chosen, slots = experts.reshape(-1).to(torch.int64).sort(stable=True)
-        places = torch.empty_like(slots).scatter_(0, slots, self._positions_near[:slots.numel()])
         ends = torch.searchsorted(chosen, self._edges)
+        at = self._positions_near[:slots.numel()]
+        left_out = (at < ends[0]) | (at >= ends[-1])
+        places = torch.empty_like(slots).scatter_(0, slots, at.masked_fill(left_out, self._near.shape[0] - 1))
         sent, received = self._exchange_counts(ends.diff())
         # Rows lie by (member, expert) where they arrive, and are wanted by (expert, member).
         flat, cells = received.view(-1), received.t().reshape(-1)
@@ -82,11 +86,11 @@ class Dispatcher:
         cell = torch.searchsorted(until, self._positions, right=True).clamp_(max=cells.numel() - 1)
         order = (starts - until + cells)[cell] + self._positions
         total = until[-1]
-        order = torch.where(self._positions < total, order, self.capacity)
+        order = torch.where(self._positions < total, order, self.capacity).clamp_(max=self.capacity)  # where too many come
         counts = torch.stack((sent, received)).sum(2)
         behind = counts.cumsum(1)
         fits = torch.where(behind[1] <= self.capacity, counts[1], 0)  # else it is not what is sent: both members hear so
-        blocks = torch.stack((counts[0], behind[0] - counts[0], fits, behind[1] - counts[1])).mul_(self.hidden)
+        blocks = torch.stack((counts[0], ends[0] + behind[0] - counts[0], fits, behind[1] - counts[1])).mul_(self.hidden)
         return Routing(received.sum(0), total, blocks, slots // self.top_k, slots, places, order)
 
     def _exchange_counts(self, counts):
@@ -123,9 +127,9 @@ class Dispatcher:
     def _move(self, routing, forth):
         self._blocks.copy_(routing._blocks)
         if forth:
-            _collectives.all_to_all_v(self._far[:-1], self._near, self._of_far, self._of_near, self._team)
+            _collectives.all_to_all_v(self._far[:-1], self._near[:-1], self._of_far, self._of_near, self._team)
         else:
-            _collectives.all_to_all_v(self._near, self._far[:-1], self._of_near, self._of_far, self._team)
+            _collectives.all_to_all_v(self._near[:-1], self._far[:-1], self._of_near, self._of_far, self._team)
 
     def _forth(self, rows, index, routing):
         """rows[index] are sent; answers what came, by expert."""

@@ -7,7 +7,8 @@
         accumulate(q, kv)
         kv = coming.wait() if coming else None                       # what the PE before had
 
-The gradient goes the other way around."""
+The gradient goes the other way around, and all members make the same shifts there too: where gradients are wanted every
+member's loss depends on every block that came. Causal attention, which leaves blocks out, adds 0 * block.sum()."""
 from __future__ import annotations
 
 from typing import Any, Sequence
@@ -35,7 +36,7 @@ class Ring:
         self._next, self._before = found.pes[(found.rank + 1) % found.size], found.pes[(found.rank - 1) % found.size]
         self._ways = [_Way(empty, zeros, self, forth) for forth in (True, False)]
         self._device = self._ways[0].inbox.device
-        self._stream = torch.cuda.Stream() if self._device.type == "cuda" else None
+        self._stream = torch.cuda.Stream(self._device) if self._device.type == "cuda" else None
 
     def shift(self, block: Tensor) -> Pending:
         """Gives `block` to the next member, beside what the current stream is given from now on. Collective; so is its
@@ -49,16 +50,16 @@ class Ring:
         way = self._ways[0 if forth else 1]
         if self._stream is None:
             return way.move(block)
-        self._stream.wait_stream(torch.cuda.current_stream())
+        self._stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(self._stream):
             came = way.move(block)
         block.record_stream(self._stream)
-        came.record_stream(torch.cuda.current_stream())
         return came
 
-    def _end(self):
+    def _end(self, came):
         if self._stream is not None:
-            torch.cuda.current_stream().wait_stream(self._stream)
+            torch.cuda.current_stream(self._device).wait_stream(self._stream)
+            came.record_stream(torch.cuda.current_stream(self._device))
 
 
 class Pending:
@@ -69,7 +70,7 @@ class Pending:
 
     def wait(self) -> Tensor:
         """The block of the member before, for what the current stream is given from now on."""
-        self._ring._end()
+        self._ring._end(self._came)
         return self._came
 
 
@@ -112,5 +113,5 @@ class _Shift(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(context, gradient):
         came = context.ring._begin(gradient.contiguous(), forth=False)
-        context.ring._end()
+        context.ring._end(came)
         return came, None

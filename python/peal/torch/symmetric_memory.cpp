@@ -20,11 +20,21 @@ namespace symm = c10d::symmetric_memory;
 
 namespace {
 
+// Whether threads may still take the interpreter's lock.
+bool interpreter_lives() {
+#if PY_VERSION_HEX >= 0x030D0000
+  const bool ending = Py_IsFinalizing() != 0;
+#else
+  const bool ending = _Py_IsFinalizing() != 0;
+#endif
+  return Py_IsInitialized() != 0 && !ending && !symm::is_finalizing();
+}
+
 // A reference to an object of Python's that threads without the interpreter's lock may drop; at the interpreter's end
 // nobody drops it.
 std::shared_ptr<py::object> shared(py::object object) {
   return {new py::object(std::move(object)), [](py::object* held) {
-            if (Py_IsInitialized() == 0 || symm::is_finalizing()) return;
+            if (!interpreter_lives()) return;
             py::gil_scoped_acquire lock;
             delete held;
           }};
@@ -43,36 +53,36 @@ at::Tensor on_device(const std::vector<void*>& pointers, c10::Device device) {
   return numbers.to(device);
 }
 
-// A rendezvous.Handle. What never changes is copied out of it once.
+// A Handle of _symmetric_memory.py. What never changes is copied out of it once; tables on the device are
+// made at once, since the first use may be in a graph's capture.
 class Memory : public symm::SymmetricMemory {
  public:
-  Memory(const py::object& handle, size_t offset)
+  explicit Memory(const py::object& handle)
       : handle_(shared(handle)),
-        offset_(offset),
         buffers_(pointers(handle, "buffers")),
         pads_(pointers(handle, "pads")),
         bytes_(handle.attr("nbytes").cast<size_t>()),
         rank_(handle.attr("rank").cast<int>()),
-        pes_(handle.attr("pes").cast<std::vector<int>>()),
-        device_(handle.attr("device").cast<std::string>()) {}
+        ranks_(handle.attr("ranks").cast<std::vector<int>>()),
+        device_(handle.attr("device").cast<std::string>()),
+        buffers_on_device_(on_device(buffers_, device_)),
+        pads_on_device_(on_device(pads_, device_)),
+        ranks_on_device_(at::tensor(ranks_, at::kInt).to(device_)) {}
 
   std::vector<void*> get_buffer_ptrs() override { return buffers_; }
   std::vector<void*> get_signal_pad_ptrs() override { return pads_; }
-  void** get_buffer_ptrs_dev() override { return table(buffers_on_device_, buffers_); }
-  void** get_signal_pad_ptrs_dev() override { return table(pads_on_device_, pads_); }
+  void** get_buffer_ptrs_dev() override { return static_cast<void**>(buffers_on_device_.data_ptr()); }
+  void** get_signal_pad_ptrs_dev() override { return static_cast<void**>(pads_on_device_.data_ptr()); }
   size_t get_buffer_size() override { return bytes_; }
-  size_t get_offset() override { return offset_; }
+  size_t get_offset() override { return 0; }  // buffers begin where the tensor does
   bool has_multicast_support() override { return false; }
   void* get_multicast_ptr() override { return nullptr; }
   int get_rank() override { return rank_; }
-  int get_world_size() override { return static_cast<int>(pes_.size()); }
+  int get_world_size() override { return static_cast<int>(ranks_.size()); }
   c10::Device get_device() override { return device_; }
-  const std::vector<int>& get_rank_to_global_rank() override { return pes_; }
+  const std::vector<int>& get_rank_to_global_rank() override { return ranks_; }
 
-  int* get_rank_to_global_rank_dev() override {
-    if (!pes_on_device_.defined()) pes_on_device_ = at::tensor(pes_, at::kInt).to(device_);
-    return pes_on_device_.data_ptr<int>();
-  }
+  int* get_rank_to_global_rank_dev() override { return ranks_on_device_.data_ptr<int>(); }
 
   bool world_within_direct_access() override {
     return std::find(buffers_.begin(), buffers_.end(), nullptr) == buffers_.end();
@@ -89,19 +99,13 @@ class Memory : public symm::SymmetricMemory {
     handle_->attr(name)(arguments...);
   }
 
-  void** table(at::Tensor& kept, const std::vector<void*>& pointers) {
-    if (!kept.defined()) kept = on_device(pointers, device_);
-    return reinterpret_cast<void**>(kept.data_ptr());
-  }
-
   std::shared_ptr<py::object> handle_;
-  size_t offset_;
   std::vector<void*> buffers_, pads_;
   size_t bytes_;
   int rank_;
-  std::vector<int> pes_;
+  std::vector<int> ranks_;
   c10::Device device_;
-  at::Tensor buffers_on_device_, pads_on_device_, pes_on_device_;
+  at::Tensor buffers_on_device_, pads_on_device_, ranks_on_device_;
 };
 
 // A symmetric_memory.Allocator.
@@ -117,7 +121,7 @@ class Allocator : public symm::SymmetricMemoryAllocator {
   }
 
   void free(void* pointer) override {
-    if (Py_IsInitialized() == 0 || symm::is_finalizing()) return;
+    if (!interpreter_lives()) return;
     py::gil_scoped_acquire lock;
     const auto begin = reinterpret_cast<uint64_t>(pointer);
     forget(begin, object_->attr("free")(begin).cast<uint64_t>());
@@ -131,11 +135,10 @@ class Allocator : public symm::SymmetricMemoryAllocator {
   c10::intrusive_ptr<symm::SymmetricMemory> rendezvous(void* pointer, const std::optional<std::string>& group) override {
     py::gil_scoped_acquire lock;
     const auto address = reinterpret_cast<uint64_t>(pointer);
-    auto& met = met_[{address, group.value_or("")}];
-    if (!met) {
-      const py::tuple found = object_->attr("rendezvous")(address, group);
-      met = c10::make_intrusive<Memory>(found[0], found[1].cast<size_t>());
-    }
+    const auto found = met_.find({address, group.value_or("")});
+    if (found != met_.end()) return found->second;
+    auto met = c10::make_intrusive<Memory>(object_->attr("rendezvous")(address, group));
+    met_[{address, group.value_or("")}] = met;
     return met;
   }
 
@@ -150,7 +153,13 @@ class Allocator : public symm::SymmetricMemoryAllocator {
 
  private:
   void forget(uint64_t begin, uint64_t bytes) {
-    met_.erase(met_.lower_bound({begin, ""}), met_.lower_bound({begin + bytes, ""}));
+    std::vector<c10::intrusive_ptr<Memory>> dropped;  // whose ends run Python, which may come back here
+    while (true) {
+      const auto first = met_.lower_bound({begin, ""});
+      if (first == met_.end() || first->first.first >= begin + bytes) return;
+      dropped.push_back(std::move(first->second));
+      met_.erase(first);
+    }
   }
 
   std::shared_ptr<py::object> object_;

@@ -325,10 +325,10 @@ TEST_F(ReadyNode, FindsAGpuWhoseNearestNicIsFar) {
 
 TEST_F(ReadyNode, FindsSettingsThatPealWouldRefuse) {
   node.machine.environment["PEAL_HEEP_SIZE"] = "1G";
-  expect(Level::kFail, "settings", "", "PEAL_HEEP_SIZE", "README.md");
+  expect(Level::kFail, "settings", "", "PEAL_HEEP_SIZE", "docs/settings.md");
   node.machine.environment.erase("PEAL_HEEP_SIZE");
   node.machine.environment["PEAL_HCA"] = "mlx5_0,,";
-  expect(Level::kFail, "settings", "", "PEAL_HCA", "README.md");
+  expect(Level::kFail, "settings", "", "PEAL_HCA", "docs/settings.md");
   node.machine.environment.erase("PEAL_HCA");
   node.machine.environment["PEAL_HEAP_SIZE"] = "1G";
   expect(Level::kOk, "settings", "", "1 set", "");
