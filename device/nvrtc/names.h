@@ -9,6 +9,8 @@
 // libcu++ comes with CUDA, and by itself (nvidia-cuda-cccl on PyPI).
 #pragma once
 
+namespace cuda::std {}
+
 namespace std {
 using namespace cuda::std;
 }  // namespace std
