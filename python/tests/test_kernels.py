@@ -262,7 +262,7 @@ class Compilations(Job):
         for name in b"calls_thread", b"calls_warp", b"calls_block", b"meet":
             self.assertIn(name, code)
         with self.assertRaisesRegex(ValueError, "no_such_thing"):
-            nvrtc.compiled(nvrtc.library(), nvrtc.CALLS + "__device__ int wrong = no_such_thing;")
+            nvrtc.compiled(nvrtc.library(), "__device__ int wrong = no_such_thing;")
 
 
 if __name__ == "__main__":
