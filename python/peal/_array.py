@@ -10,7 +10,7 @@ import numpy as np
 
 from peal import _dlpack, _dtypes, _job, _stream
 from peal._device import named
-from peal._library import FUNCTIONS, must
+from peal._library import must
 from peal._memory import Memory
 from peal.errors import ArgumentError, Error
 
@@ -94,7 +94,7 @@ class Array:
         self._require("at")
         if not 0 <= operator.index(pe) < self._pe.n_pes:
             raise ArgumentError(f"peal.at: there is no PE {pe}; PEs are 0 to {self._pe.n_pes - 1}")
-        address = self._pe.caller.directly(_pointer, "at", self.address, pe)
+        address = self._pe.pointer("at", self.address, pe)
         if address is None:
             return None
         if self._pe.device.is_gpu:
@@ -170,10 +170,6 @@ def _number(index):
         return operator.index(index)
     except TypeError:
         return None
-
-
-def _pointer(_, address, pe):
-    return FUNCTIONS["ptr"](address, pe)
 
 
 def _make(call: str, shape: Shape, dtype: Any, zeroed: bool) -> Array:

@@ -4,6 +4,7 @@
 On a GPU by CUDA's driver, found at run time: no framework is needed. Streams are handles, numbers as cudaStream_t is."""
 import contextlib
 import ctypes
+import functools
 
 from peal.errors import Error
 
@@ -100,6 +101,7 @@ class Cuda:
         finally:
             self._driver.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
 
+    @functools.cached_property
     def capability(self):
         """Its compute capability, such as "90"."""
         numbers = ctypes.c_int(), ctypes.c_int()

@@ -58,6 +58,10 @@ class Pe:
         self.synchronize(call, None)
         self.caller.run(must, call, name, *arguments)
 
+    def pointer(self, call, address, pe):
+        """Where the memory of a PE that this one's `address` names is mapped here; None where only a NIC reaches it."""
+        return self.caller.directly(_pointer, call, address, pe)
+
     def synchronize(self, call, stream):
         """Returns when a stream has done what it was given."""
         if self.device.is_gpu:
@@ -84,6 +88,10 @@ class Pe:
         _forget(f"this PE has left its job: {reason.decode()}")
         must("job", "leave", reason)
         _afterlife.put_back(kept)
+
+
+def _pointer(_, address, pe):
+    return FUNCTIONS["ptr"](address, pe)
 
 
 def _synchronize(call, device, stream):

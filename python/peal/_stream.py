@@ -37,6 +37,11 @@ def handle(call, device, stream):
                         "number")
 
 
+def is_capturing(device):
+    """Whether a graph is being made of what the current stream is given. A CPU has no graphs here."""
+    return device.is_gpu and device.is_capturing(current(device))
+
+
 def not_capturing(call, device, stream=None):
     """handle(), for what a graph cannot hold."""
     found = handle(call, device, stream)

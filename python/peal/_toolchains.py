@@ -131,7 +131,7 @@ def where():
     """What this process' kernels run on: "cpu", or "sm_90"."""
     device = _job.device_or_none()
     if device is not None:
-        return f"sm_{device.capability()}" if device.is_gpu else "cpu"
+        return f"sm_{device.capability}" if device.is_gpu else "cpu"
     target = os.environ.get("PEAL_TARGET", "cpu")
     if target != "cpu":
         raise Error(f"peal.kernel: PEAL_TARGET={target}, and which GPU kernels are compiled for is not known before peal.init(); "

@@ -148,7 +148,7 @@ class OfTorch(cases.OnStreams):
 
     @unittest.skipUnless(nvrtc.library(), "there is no libnvrtc with CUDA's headers")
     def test_code_of_nvrtc_runs(self):
-        code = nvrtc.compiled(nvrtc.library(), nvrtc.CALLS, _job.current("test").device.capability())
+        code = nvrtc.compiled(nvrtc.library(), nvrtc.CALLS, _job.current("test").device.capability)
         driver, module, function = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
         self.assertEqual(driver.cuModuleLoadData(ctypes.byref(module), code), 0)
         self.assertEqual(driver.cuModuleGetFunction(ctypes.byref(function), module, b"meet"), 0)

@@ -2,13 +2,11 @@
 """The installed package, from outside: jobs by peal-run, how they begin and end, and what ends badly.
 
 python -m unittest test_package, in an environment that has the wheel. The example of the package's page comes first."""
-import importlib.util
 import os
 import pathlib
 import re
 import subprocess
 import sys
-import tempfile
 import textwrap
 import threading
 import unittest
@@ -97,60 +95,6 @@ class A3Streams(Job):
             """), 0, r'peal.init: device .gpu.: give "cpu", "cuda"', r"device .cuda:x.", r"device .cuda:.: give", "device 1: give",
             r"cpu cpu ", *(rf"peal.{call}: stream 7: this job is on a CPU" for call in ("put", "barrier", "signal_wait",
                                                                                           "synchronize")))
-
-
-@unittest.skipUnless(importlib.util.find_spec("torch"), "there is no torch")
-class A3Torch(Job):
-    def test_all_pes_agree(self):
-        for pes, transport in (1, "p2p"), (3, "ibgda"), (2, "p2p"):
-            with self.subTest(pes=pes, transport=transport):
-                job = run(pes, HERE / "with_torch.py", PEAL_TRANSPORT=transport)
-                self.assert_ends(job, 0, r"\[0\] Ran \d\d tests")
-
-    def test_processes_of_torch_meet_by_its_store(self):
-        with tempfile.TemporaryDirectory() as name:
-            (pathlib.Path(name) / "spawned.py").write_text(textwrap.dedent("""
-                import sys, torch, torch.distributed as dist, torch.multiprocessing as mp
-                import peal, peal.torch
-
-                def main(rank, folder):
-                    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=3)
-                    for group in dist.new_group([2, 0]), None:  # first some, then all
-                        if group is None or rank != 1:
-                            peal.torch.init("cpu", group)
-                            x = peal.torch.all_reduce(torch.tensor([float(rank)]), "sum", (group or dist.group.WORLD).group_name)
-                            print(f"rank {rank} PE {peal.my_pe()} of {peal.n_pes()}: {x.item()}", flush=True)
-                            peal.finalize()
-                    dist.barrier()
-                    dist.destroy_process_group()
-
-                if __name__ == "__main__":
-                    mp.spawn(main, (sys.argv[1],), nprocs=3)
-                """))
-            job = subprocess.run([sys.executable, "spawned.py", name], capture_output=True, text=True, timeout=300, check=False, cwd=name)
-        self.assert_ends(job, 0, *(f"rank {i} PE {i} of 3: 3.0" for i in range(3)), "rank 0 PE 0 of 2: 2.0", "rank 2 PE 1 of 2: 2.0")
-
-    def test_more_rows_than_the_capacity_are_an_error(self):
-        self.assert_ends(run_text(3, """
-            import torch, peal.torch
-            with peal.job("cpu"):
-                dispatcher, beside = peal.torch.Dispatcher(8, 4, 6, 1, torch.float32, capacity=23), peal.torch.zeros(64)
-                routing = dispatcher.route(torch.arange(8).remainder(2).reshape(8, 1))
-                assert routing._order.max() <= 23, routing._order
-                try:
-                    dispatcher.dispatch(torch.ones(8, 4), routing)
-                except peal.Error as error:
-                    print(int(routing.total), (beside == 0).all().item(), error)
-            """, PEAL_TRANSPORT="p2p"), 0, r"\[0\] 24 True .*other arguments than other members", r"\[2\] 0 True .*other arguments")
-
-    def test_without_a_group_says_so(self):
-        self.assert_ends(run_text(1, """
-            import peal.torch
-            try:
-                peal.torch.init()
-            except peal.ArgumentError as error:
-                print(error)
-            """), 0, "peal.torch.init: torch.distributed is not initialised; call init_process_group")
 
 
 class A4Blocks(Job):

@@ -20,7 +20,8 @@ SECTIONS = {
         "errors": ("Errors", True),
     },
     "python/peal/torch": {
-        "_start": ("Start", False), "__init__": ("Tensors", False), "_arena": ("Memory", False), "_ops": ("Operations", True),
+        "_start": ("Start", False), "_tensors": ("Tensors", False), "_arena": ("Memory", False),
+        "__init__": ("Gather and scatter", False), "_ops": ("Operations", True),
         "_groups": ("Groups", False), "moe": ("Mixture of experts", True), "ring": ("Ring", True),
     },
 }

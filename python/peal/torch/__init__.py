@@ -4,7 +4,6 @@ made of them. docs/torch.md has it all in a table."""
 from __future__ import annotations
 
 import warnings
-from typing import Any, Sequence
 
 import torch
 
@@ -14,6 +13,7 @@ from peal.torch import _extension, _groups, _ops, _symmetric_memory
 from peal.torch._arena import reserve
 from peal.torch._groups import team
 from peal.torch._start import init
+from peal.torch._tensors import empty, zeros
 from peal.torch.moe import Dispatcher, Routing
 from peal.torch.ring import Ring
 
@@ -34,18 +34,6 @@ def all_gather(x: torch.Tensor, group: str = "") -> torch.Tensor:
 def reduce_scatter(x: torch.Tensor, op: str = "sum", group: str = "") -> torch.Tensor:
     """torch.ops.peal.reduce_scatter() of as many members as the group has."""
     return torch.ops.peal.reduce_scatter(x, _members(group), op, group)
-
-
-def empty(*shape: int | Sequence[int], dtype: torch.dtype | None = None) -> torch.Tensor:
-    """A symmetric tensor with undefined values, where the job's arrays lie. Collective, as peal.empty() is."""
-    sizes = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
-    return torch.from_dlpack(peal.empty(sizes, dtype or torch.get_default_dtype()))
-
-
-def zeros(*shape: int | Sequence[int], dtype: torch.dtype | None = None) -> torch.Tensor:
-    """As empty(), filled with 0."""
-    sizes = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
-    return torch.from_dlpack(peal.zeros(sizes, dtype or torch.get_default_dtype()))
 
 
 def _register_backend():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Symmetric memory that this PE gives out and takes back by itself, without a collective call.
 
-The arena is one array of every PE. Where its blocks lie differs from PE to PE; who wants to reach another PE's block asks
+The arena is one array of every PE. Where its blocks lie differs from PE to PE; who wants to reach another PE's allocation asks
 for its offset (rendezvous). So a block may be made and dropped at any time: by torch's allocator, by the collector."""
 import bisect
 import collections
@@ -10,14 +10,13 @@ import threading
 from peal import _stream
 from peal._array import empty
 from peal._job import current
-from peal._library import FUNCTIONS
 from peal.errors import ArgumentError, Error
 
 _ALIGNMENT = 512  # of torch's CUDA allocator
 _DEFAULT_BYTES = {True: 1 << 30, False: 64 << 20}  # whether on a GPU
 
 
-class Block:
+class Allocation:
     """Memory of an arena, given back when nothing refers to it."""
 
     def __init__(self, arena, offset, nbytes, room):
@@ -29,7 +28,7 @@ class Block:
 
 
 class Arena:
-    """Blocks of one symmetric array, first fit."""
+    """Allocations of one symmetric array, first fit."""
 
     def __init__(self, number, nbytes):
         self.number, self.nbytes = number, nbytes  # numbers are the same on all PEs
@@ -37,22 +36,22 @@ class Arena:
         self.base = self.array.address
         self._free = [(0, nbytes)]  # (offset, bytes) by offset
         self._lock = threading.Lock()
-        self.dropped = collections.deque()  # (offset, bytes) of Blocks, which take() gives back
+        self.dropped = collections.deque()  # (offset, bytes) of Allocations, which take() gives back
 
     def take(self, nbytes):
-        """A Block, or None where there is no room."""
+        """An Allocation, or None where there is no room."""
         wanted = max(_ALIGNMENT, -(-nbytes // _ALIGNMENT) * _ALIGNMENT)
         with self._lock:
             self._give_back_dropped()
             for i, (offset, size) in enumerate(self._free):
                 if size >= wanted:
                     self._free[i:i + 1] = [(offset + wanted, size - wanted)] if size > wanted else []
-                    return Block(self, offset, nbytes, wanted)
+                    return Allocation(self, offset, nbytes, wanted)
         return None
 
     def _give_back_dropped(self):
         device = current("empty").device
-        if not self.dropped or (device.is_gpu and device.is_capturing(_stream.current(device))):
+        if not self.dropped or _stream.is_capturing(device):
             return
         count = len(self.dropped)
         device.settle()  # streams may have been given work on them
@@ -70,7 +69,7 @@ class Arena:
 
     def at(self, offset, pe):
         """Where a PE's byte at `offset` is mapped here; None where only a NIC reaches it."""
-        return current("rendezvous").caller.directly(lambda _: FUNCTIONS["ptr"](self.base + offset, pe), "rendezvous")
+        return current("rendezvous").pointer("rendezvous", self.base + offset, pe)
 
 
 def all_of(call):
@@ -88,7 +87,7 @@ def reserve(nbytes: int) -> None:
 
 
 def take(nbytes):
-    """A Block of any arena. Raises Error where none has room."""
+    """An Allocation of any arena. Raises Error where none has room."""
     arenas = all_of("empty")
     if not arenas:
         reserve(_DEFAULT_BYTES[current("empty").device.is_gpu])

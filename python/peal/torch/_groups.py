@@ -73,7 +73,11 @@ def team(group: Which = None) -> Team:
     """The Team of a group's members, which ends with the job. The first call for a group of fewer than all PEs is collective
     among all PEs: each gives the group that it is a member of, as the groups of one dimension of a DeviceMesh; a PE of none
     calls peal.world().split(-1). Raises Error where groups overlap: their teams are made by one call each."""
-    found = of("team", group)
+    return team_of(of("team", group))
+
+
+def team_of(found: Group) -> Team:
+    """team() of a Group."""
     if found.team is None:
         everyone = found.pes == tuple(range(current("team").n_pes))
         made = world() if everyone else world().split(found.pes[0], found.rank)

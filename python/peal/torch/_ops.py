@@ -15,7 +15,6 @@ from torch.library import custom_op
 
 from peal import _collectives, _operations
 from peal._job import current
-from peal._library import FUNCTIONS
 from peal.errors import ArgumentError
 from peal.torch import _groups, _staging
 
@@ -25,8 +24,9 @@ def _through(call, x, dst_shape, group, run):
     if str(x.device) != str(current(call).device):
         raise ArgumentError(f"peal.torch.{call}: x is on {x.device}, and this job's arrays are on {current(call).device}; give one "
                             "that is there")
-    team = _groups.team(group)
-    src, dst = _staging.of_group(_groups.of(call, group)).pair(call, x.shape, dst_shape, x.dtype)
+    found = _groups.of(call, group)
+    team = _groups.team_of(found)
+    src, dst = _staging.of_group(found).pair(call, x.shape, dst_shape, x.dtype)
     src.copy_(x.detach())
     run(dst, src, team)
     return dst.clone()
@@ -146,13 +146,9 @@ def _require_symmetric(call, **tensors):
     """Raises for a tensor of other memory, such as a copy that a compiler has made of one."""
     pe = current(call)
     for name, tensor in tensors.items():
-        if tensor.numel() and pe.caller.directly(_pointer, call, tensor.data_ptr(), pe.my_pe) is None:
+        if tensor.numel() and pe.pointer(call, tensor.data_ptr(), pe.my_pe) is None:
             raise ArgumentError(f"peal.torch.{call}: {name} of shape {tuple(tensor.shape)} is not in symmetric memory; give a tensor "
                                 "of peal.torch.empty(), or a view of one")
-
-
-def _pointer(_, address, pe):
-    return FUNCTIONS["ptr"](address, pe)
 
 
 @custom_op("peal::put", mutates_args={"dst"})

@@ -5,9 +5,9 @@ import math
 import torch
 
 from peal import _stream
-from peal._array import empty
 from peal._job import current
 from peal.errors import ArgumentError
+from peal.torch._tensors import empty
 
 _LEAST = 1 << 20  # bytes
 
@@ -28,12 +28,11 @@ class Staging:
                 for buffer, shape in zip(self._buffers[-1], (src_shape, dst_shape)))
 
     def _grow(self, call, wanted):
-        device = current(call).device
-        if device.is_gpu and device.is_capturing(_stream.current(device)):
+        if _stream.is_capturing(current(call).device):
             raise ArgumentError(f"peal.torch.{call}: the current stream captures a graph, and there is no symmetric memory for "
                                 f"{wanted} bytes yet; make the call once before, with tensors as large")
         size = max(_LEAST, 1 << (wanted - 1).bit_length())
-        self._buffers.append(tuple(torch.from_dlpack(empty(size, torch.uint8)) for _ in range(2)))
+        self._buffers.append(tuple(empty(size, dtype=torch.uint8) for _ in range(2)))
 
 
 def of_group(group):

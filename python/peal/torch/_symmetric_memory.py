@@ -94,7 +94,7 @@ class Handle:
 
 
 class Allocator:
-    """What symmetric_memory.cpp asks. Blocks are found by address."""
+    """What symmetric_memory.cpp asks. Allocations are found by address."""
 
     def __init__(self):
         self._blocks = {}  # by address

@@ -20,6 +20,7 @@ from peal import _collectives
 from peal._job import current
 from peal.errors import ArgumentError
 from peal.torch import _groups
+from peal.torch._tensors import empty, zeros
 
 
 @dataclasses.dataclass
@@ -58,7 +59,6 @@ class Dispatcher:
         self.max_tokens, self.hidden, self.n_experts, self.top_k, self.dtype = max_tokens, hidden, n_experts, top_k, dtype
         rows = max_tokens * top_k
         self.capacity = members * rows if capacity is None else arguments.number(call, "capacity", capacity, low=1)
-        from peal.torch import empty, zeros  # this module is part of that one
         self._near = zeros(rows + 1, hidden, dtype=dtype)  # of this PE's tokens; the last row stays zero
         self._far = zeros(self.capacity + 1, hidden, dtype=dtype)  # of this PE's experts; the last row stays zero
         self._counts = [empty(n_experts, dtype=torch.int64) for _ in range(2)]

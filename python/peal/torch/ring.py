@@ -20,6 +20,7 @@ from peal import _operations
 from peal._job import current
 from peal.errors import ArgumentError
 from peal.torch import _groups
+from peal.torch._tensors import empty, zeros
 
 
 class Ring:
@@ -30,11 +31,10 @@ class Ring:
     block had before."""
 
     def __init__(self, shape: Sequence[int], dtype: torch.dtype, group: Any = None):
-        from peal.torch import empty, zeros  # this module is part of that one
         found = _groups.of("Ring", group)
         self.shape, self.dtype, self.size = torch.Size(shape), dtype, found.size
         self._next, self._before = found.pes[(found.rank + 1) % found.size], found.pes[(found.rank - 1) % found.size]
-        self._ways = [_Way(empty, zeros, self, forth) for forth in (True, False)]
+        self._ways = [_Way(self, forth) for forth in (True, False)]
         self._device = self._ways[0].inbox.device
         self._stream = torch.cuda.Stream(self._device) if self._device.type == "cuda" else None
 
@@ -77,7 +77,7 @@ class Pending:
 class _Way:
     """One direction around the ring: where blocks come in and go out, and who may."""
 
-    def __init__(self, empty, zeros, ring, forth):
+    def __init__(self, ring, forth):
         self._to, self._from = (ring._next, ring._before) if forth else (ring._before, ring._next)
         self.inbox, self._outbox = empty(ring.shape, dtype=ring.dtype), empty(ring.shape, dtype=ring.dtype)
         words = zeros(2, dtype=torch.int64)
