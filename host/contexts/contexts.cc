@@ -197,13 +197,13 @@ void Contexts::finish(const ContextOwner& context) const {
 // Which links a context has from the start. Who owns a queue does not look at what the host
 // changes: it finds all connected. While a kernel of a GPU waits for a link, CUDA may load another
 // kernel, and holds up the copies that make the link until the first one ends: jobs of a size that
-// makes all links soon do so.
+// makes all links soon do so. Only larger ones depend on UDP between hosts by default.
 ConnectKind Contexts::connect_kind(Reach reach) const {
   constexpr int kSoon = 64;
   if (reach != Reach::kGpu) return ConnectKind::kEager;
   if (dependencies_.config.connect != ConnectKind::kAuto) return dependencies_.config.connect;
-  return dependencies_.gpu != nullptr && dependencies_.group.size() <= kSoon ? ConnectKind::kEager
-                                                                             : ConnectKind::kLazy;
+  if (dependencies_.group.size() > kSoon) return ConnectKind::kLazy;
+  return dependencies_.gpu != nullptr ? ConnectKind::kEager : ConnectKind::kAuto;
 }
 
 std::shared_ptr<ContextOwner> Contexts::create(const ContextOptions& options, Reach reach) {

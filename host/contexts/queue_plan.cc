@@ -140,7 +140,9 @@ bool FirstLinks::between(uint32_t a, uint32_t b) const {
   };
   if (gone(a) || gone(b)) return false;
   const auto n = static_cast<uint32_t>(places_.size());
-  if (kind_ == ConnectKind::kEager || !same_sockets(places_[a], places_[b])) return true;
+  if (kind_ == ConnectKind::kEager) return true;
+  const bool elsewhere = is_elsewhere(places_[a], places_[b]);
+  if (elsewhere ? kind_ == ConnectKind::kAuto : !same_sockets(places_[a], places_[b])) return true;
   return (a + 1) % n == b || (b + 1) % n == a;
 }
 

@@ -54,9 +54,10 @@ std::string describe(const QueuePlan& plan, const QueueShape& shape, int n_pes);
 void check_plans(std::span<const QueuePlan> plans, std::span<const Place> places);
 
 /// The links that a context has from the start: to the next PE and the one before, so that every
-/// NIC has sent and received before any kernel runs, and to the PEs of other hosts (or network
-/// namespaces), whose links are made by collective calls. With ConnectKind::kEager all. None to PEs
-/// that are masked.
+/// NIC has sent and received before any kernel runs, and to PEs with which this one cannot talk
+/// (Channel), whose links are made by collective calls. With ConnectKind::kAuto those to PEs of
+/// other hosts (or network namespaces), too: a network may let no UDP through. With
+/// ConnectKind::kEager all. None to PEs that are masked.
 class FirstLinks {
  public:
   /// `places` by PE; they outlive this.

@@ -155,6 +155,42 @@ TEST(QueuePlan, IsNotAskedWhereThereIsNoNic) {
   check_plans(std::vector<QueuePlan>(2), std::vector{place("a", 1), place("a", 1)});
 }
 
+/// Of a network namespace; 0: not known.
+Place place_of(const char* host, uint64_t network) {
+  Place p = place(host, 1);
+  p.network = network;
+  return p;
+}
+
+using Pes = std::vector<uint32_t>;
+
+// Each link to another host was made at the start, whatever was asked for: 1,023 by each of 1,024.
+TEST(FirstLinks, OfLazyOnesAreNeighboursAcrossHosts) {
+  const std::vector<Place> places{place_of("a", 1), place_of("a", 1), place_of("b", 2),
+                                  place_of("b", 2), place_of("c", 3), place_of("c", 4)};
+  const FirstLinks lazy(ConnectKind::kLazy, places, {});
+  EXPECT_EQ(lazy.of(0), (Pes{1, 5}));
+  EXPECT_EQ(lazy.of(2), (Pes{1, 3}));
+  EXPECT_EQ(lazy.most(), 2u);
+  EXPECT_EQ(FirstLinks(ConnectKind::kLazy, places, {1}).of(0), Pes{5});
+}
+
+TEST(FirstLinks, ByDefaultGoToAllPesOfOtherHosts) {
+  const std::vector<Place> places{place_of("a", 1), place_of("a", 1), place_of("a", 1),
+                                  place_of("a", 1), place_of("b", 2)};
+  EXPECT_EQ(FirstLinks(ConnectKind::kAuto, places, {}).of(0), (Pes{1, 4}));
+  EXPECT_EQ(FirstLinks(ConnectKind::kAuto, places, {}).of(1), (Pes{0, 2, 4}));
+  EXPECT_EQ(FirstLinks(ConnectKind::kEager, places, {}).of(1), (Pes{0, 1, 2, 3, 4}));
+}
+
+// Nobody could ask for them later.
+TEST(FirstLinks, GoToPesWithWhichThereIsNoTalking) {
+  const std::vector<Place> places{place_of("a", 1), place_of("a", 1), place_of("a", 0),
+                                  place_of("", 1), place_of("a", 1)};
+  EXPECT_EQ(FirstLinks(ConnectKind::kLazy, places, {}).of(0), (Pes{1, 2, 3, 4}));
+  EXPECT_EQ(FirstLinks(ConnectKind::kLazy, places, {}).of(4), (Pes{0, 2, 3}));
+}
+
 TEST(QueueLimits, AreAnErrorOnAllPesWhenOneHasLess) {
   std::vector<std::string> texts(3);
   bootstrap::run_threads(3, [&](Bootstrap& group) {
