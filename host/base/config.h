@@ -46,7 +46,7 @@ using Microseconds = std::chrono::microseconds;
   X(uint64_t, queue_memory, "PEAL_QUEUE_MEMORY", "1G", (Size{64u << 10, uint64_t{1} << 44}),       \
     "most memory that all queues of a PE may take")                                                \
   X(ConnectKind, connect, "PEAL_CONNECT", "auto", kConnects,                                       \
-    "queues to a PE are made at: lazy = first use, neighbours' at the start; eager = the start")   \
+    "queues are made at: lazy = first use, but neighbours'; eager = the start; auto = by job")     \
   X(Microseconds, timeout, "PEAL_TIMEOUT", "600s", (Time{Microseconds(0)}),                        \
     "deadline of every wait inside a kernel; 0 = none")                                            \
   X(BootstrapKind, bootstrap, "PEAL_BOOTSTRAP", "auto", kBootstraps,                               \

@@ -6,6 +6,8 @@
 //   make | all tell their ends | connect | all meet | prove, all tell | open | all meet
 #include "host/contexts/contexts.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <iterator>
@@ -219,6 +221,11 @@ std::shared_ptr<ContextOwner> Contexts::create(const ContextOptions& options, Re
     const FirstLinks first(connect_kind(reach), dependencies_.group.places(),
                            dependencies_.group.masked_pes());
     const auto me = static_cast<uint32_t>(dependencies_.group.rank());
+    if (dependencies_.config.info && me == 0) {
+      dependencies_.log.print("runtime",
+                              fmt::format("links: {} of {} at the start", first.of(me).size(),
+                                          dependencies_.group.size()));
+    }
     check_fabrics(dependencies_.group, dependencies_.nics->rails, ends);
     check_rail_ends(ends, shape, first.between(me, me));
     connect_first(*links, first);

@@ -90,6 +90,8 @@ Runtime::Parts::Parts(std::unique_ptr<Bootstrap> bootstrap, const Config& config
       fabric(job),
       context_parts(ContextParts::make(job, fabric)),
       services(Services::start(job, fabric, *context_parts)) {
+  // Before a collective call, and that before any kernel: no PE of another host ends unheard.
+  services->hear_hosts();
   hear_of_process_end();
   if (const NicServices* const nics = context_parts->nic_services.get()) {
     warn_of_nics(job, *fabric.ways.rails, nics->doorbells,

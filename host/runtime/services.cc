@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "base/patience.h"
+#include "base/run_clock.h"
 #include "host/base/error.h"
 #include "host/job/process_end.h"
 #include "host/job/together.h"
@@ -59,6 +61,9 @@ uint32_t blocks_at_once(Bootstrap& group, const Gpu* gpu) {
 
 // Until a way that brings nothing is said to.
 constexpr std::chrono::seconds kUnheard{10};
+
+// For the first answers of other hosts; a network that lets none through costs as much, once.
+constexpr std::chrono::seconds kFirstAnswers{1};
 
 // Doorbells for NICs that kernels ring, else nothing.
 Doorbells doorbells_for(const JobMembership& job, const MemoryFabric& fabric) {
@@ -127,6 +132,17 @@ Services::~Services() {
   failures.end_callback();
   parts_.contexts.before_drop({});
   fabric_.windows.before_end({});
+}
+
+void Services::hear_hosts() {
+  FarChannel* const far = job_.group.channel().far();
+  if (far == nullptr) return;
+  const auto heard = [far](int pe) { return far->heard(pe); };
+  HostWatch watch(job_.group.places(), job_.group.rank(), job_.config.host_timeout);
+  const std::vector<int> asked = watch.to_ask(job_.group.live_pes(), FarChannel::now(), heard);
+  for (const int pe : asked) far->ask(pe);
+  wait_until([&] { return std::ranges::all_of(asked, [&](int pe) { return heard(pe).ever; }); },
+             RunClock::now() + kFirstAnswers);
 }
 
 Watcher::Callbacks Services::watcher_calls() {

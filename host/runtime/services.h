@@ -65,6 +65,10 @@ struct Services {
   Services(const Services&) = delete;
   Services& operator=(const Services&) = delete;
 
+  /// Until the PEs of other hosts that this one asks have answered, or a second has passed: one
+  /// that was never heard is not taken for lost (host_watch.h).
+  void hear_hosts();
+
  private:
   JobMembership& job_;
   MemoryFabric& fabric_;

@@ -84,6 +84,10 @@ class Host:
 class Hosts:
     """Hosts 1 to `count`, booted."""
 
+    name = "virtual hosts"
+    transport = "proxy"
+    suite_options = "--transport=proxy"
+
     def __init__(self, count, kernel, initrd, scratch):
         self.network = network.Network(count)
         self.waits = selectors.DefaultSelector()
@@ -107,6 +111,13 @@ class Hosts:
         for number in list(self.hosts):
             self.power_off(number)
         self.network.stop()
+
+    def address(self, number):
+        return self.hosts[number].address
+
+    def settings(self, _):
+        """Of the PEs of a host, beside those of the job."""
+        return {}
 
     def power_off(self, number):
         """As if its plug were pulled."""

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs of peal on hosts of their own: the kernel's RDMA stack (rxe), rdma-core, peal's proxy, TCP to start. One boot
-of three virtual hosts serves all jobs, one at a time; the last one loses a host.
+"""Jobs of peal on hosts of their own, started by TCP. Three hosts serve all jobs, one at a time; the last one loses a
+host.
 
-    hosts_test.py PROGRAM...        bazel test //tests/hosts:hosts_test gives them
-    hosts_test.py --only NAME ...   the cases with this in their names
+    hosts_test.py PROGRAM...                virtual hosts: the kernel's RDMA stack (rxe), rdma-core, peal's proxy
+    hosts_test.py --namespaces PROGRAM...   network namespaces: the software NIC by UDP
+    hosts_test.py --only NAME ...           the cases with this in their names
 
-JOBS and LOSSES are the list of what must pass. Skipped, with the reason, where Debian's packages are missing.
+bazel test //tests/hosts:hosts_test and :namespaces_test give the programs. JOBS and LOSSES are the list of what must
+pass. Skipped, with the reason, where Debian's packages or namespaces are missing.
 """
+import ipaddress
 import os
 import pathlib
 import re
@@ -21,9 +24,9 @@ from xml.sax.saxutils import quoteattr
 import hosts
 import image
 import kernel
+import namespaces
 
 SETTINGS = {
-    "PEAL_TRANSPORT": "proxy",
     "PEAL_HEAP_SIZE": "16M",
     "PEAL_ACK_TIMEOUT": "17",  # 0.5 s: a dead peer is told from a slow one by seven of these
     "PEAL_TIMEOUT": "100s",  # a host without KVM is slow
@@ -34,6 +37,8 @@ CUT_SECONDS = 1.5  # less than the NIC sends again for: 3.5 s
 SILENCE_SECONDS = 12
 SLOW_SECONDS = 30  # what two cores may take beside that, well below PEAL_TIMEOUT
 LONG_JOB = f"message_rate --warmup 10 --iters 50 --json --sizes {','.join(['8'] * 100)}"  # a row for each
+
+LAZY = {"PEAL_CONNECT": "lazy", "PEAL_INFO": "1"}
 
 # Where the PEs are (a digit each: the host), the program, its arguments, what each PE prints or ("N tests") passes.
 JOBS = [
@@ -57,6 +62,12 @@ JOBS = [
     # What the NIC refuses comes back in its words.
     ("12", "negative_mptest_program", "Windows.*:Misaligned.EightByteA*", "7 tests"),
 ]
+# As JOBS, and what PE 0 says of its links. A link that is made late is made while kernels wait for it, in all directions
+# at once (all_to_all), or by words and atomics.
+LAZY_JOBS = [
+    ("123123", "all_to_all", "", "ok", "links: 2 of 6 at the start"),
+    ("12123", "atomics_mptest_program", "AtomicsOn/0.Every*:AtomicsOn/3.Every*", "6 tests", "links: 2 of 5 at the start"),
+]
 
 
 class Wrong(Exception):
@@ -66,12 +77,14 @@ class Wrong(Exception):
 def start(machines, where, command, settings=None):
     """A job over TCP: PE k on host where[k]. PE 0's host listens, at a port that no job before had."""
     start.port = getattr(start, "port", 20000) + 1
-    root = bytes([10, 0, 0, int(where[0])]).hex()
-    job = {**SETTINGS, "PEAL_TCP_ID": f"{secrets.token_hex(16)}{root}{start.port:04x}", "PEAL_TCP_SIZE": len(where),
-           **(settings or {})}
-    words = " ".join(f"{name}={value}" for name, value in job.items())
-    return [machines.start(int(host), f"env {words} PEAL_TCP_RANK={rank} {command}")
-            for rank, host in enumerate(where)]
+    root = ipaddress.ip_address(machines.address(int(where[0]))).packed.hex()
+    job = {**SETTINGS, "PEAL_TRANSPORT": machines.transport, "PEAL_TCP_SIZE": len(where),
+           "PEAL_TCP_ID": f"{secrets.token_hex(16)}{root}{start.port:04x}", **(settings or {})}
+    pes = []
+    for rank, host in enumerate(where):
+        words = {**job, **machines.settings(int(host)), "PEAL_TCP_RANK": rank}
+        pes.append(machines.start(int(host), f"env {' '.join(f'{name}={value}' for name, value in words.items())} {command}"))
+    return pes
 
 
 def finish(machines, pes):
@@ -90,10 +103,10 @@ def require_end(pes):
     require(pes[:1], pes[0].status == 1 and named, "PE 0 ends and names PE 1")
 
 
-def run(machines, where, program, arguments, wanted):
+def run(machines, where, program, arguments, wanted, settings=None):
     suite = program.endswith("_mptest_program")
-    command = f"{program} --transport=proxy '--gtest_filter={arguments}'" if suite else f"{program} {arguments}"
-    pes = start(machines, where, command)
+    command = f"{program} {machines.suite_options} '--gtest_filter={arguments}'" if suite else f"{program} {arguments}"
+    pes = start(machines, where, command, settings)
     finish(machines, pes)
     for pe in pes:
         require(pes, pe.status == 0, "status 0")
@@ -101,6 +114,12 @@ def run(machines, where, program, arguments, wanted):
             require(pes, f"[  PASSED  ] {wanted}." in pe.lines, f"{wanted} passed")
     if not suite:
         require(pes, wanted in pes[0].text(), wanted)
+    return pes
+
+
+def run_lazily(machines, *job, links):
+    pes = run(machines, *job, LAZY)
+    require(pes, links in pes[0].text(), links)
 
 
 def under_way(machines, pes):
@@ -161,7 +180,7 @@ def outlive_a_short_cut(machines):
     machines.start(1, "touch /run/last_round")
     finish(machines, pes)
     require(pes, all(pe.status == 0 and "all rounds were right" in pe.text() for pe in pes), "a job that ends right")
-    machines.start(1, "rm /run/last_round")
+    finish(machines, [machines.start(1, "rm /run/last_round")])  # before the next job looks for it
 
 
 def lose_the_network_between_two_hosts(machines):
@@ -203,11 +222,14 @@ def cases():
     for where, program, arguments, wanted in JOBS:
         name = f"{program.removesuffix('_mptest_program')}_on_{'_'.join(where)}"
         yield name, lambda machines, job=(where, program, arguments, wanted): run(machines, *job)
+    for *job, links in LAZY_JOBS:
+        name = f"{job[1].removesuffix('_mptest_program')}_lazily_on_{'_'.join(job[0])}"
+        yield name, lambda machines, job=job, links=links: run_lazily(machines, *job, links=links)
     yield from LOSSES.items()
 
 
 def why_not():
-    """What is missing here, or nothing."""
+    """What is missing here for virtual hosts, or nothing."""
     for program, package in (("qemu-system-x86_64", "qemu-system-x86"), ("busybox", "busybox-static"), ("cpio", "cpio")):
         if not shutil.which(program):
             return f"no {program}: apt-get install {package}"
@@ -244,24 +266,35 @@ def attempt(case, machines):
     return wrong, time.monotonic() - begin
 
 
-def main(programs):
-    only = programs[programs.index("--only") + 1:] if "--only" in programs else [""]
-    programs = [program for program in programs if os.path.exists(program)]
-    if why := why_not():
+def virtual_hosts(programs, scratch):
+    initrd = image.make(kernel.FOLDER, programs, scratch)
+    yield lambda: hosts.Hosts(3, kernel.FOLDER, initrd, scratch)
+
+
+def namespaces_of(programs, scratch):
+    yield lambda: namespaces.Namespaces(3, 4, programs, scratch)
+
+
+def main(arguments):
+    only = arguments[arguments.index("--only") + 1:] if "--only" in arguments else [""]
+    programs = [argument for argument in arguments if os.path.exists(argument)]
+    inside = "--namespaces" in arguments
+    if why := namespaces.why_not() if inside else why_not():
         print(f"skipped: {why}")
         report([("all", None, why)])
         return 0
+    if inside:
+        namespaces.enter()
     results = []
     with tempfile.TemporaryDirectory() as folder:
-        scratch = pathlib.Path(folder)
-        initrd = image.make(kernel.FOLDER, programs, scratch)
-        begin = time.monotonic()
-        with hosts.Hosts(3, kernel.FOLDER, initrd, scratch) as machines:
-            print(f"three hosts are up after {time.monotonic() - begin:.1f} s", flush=True)
-            for name, case in cases():
-                if any(word in name for word in only):
-                    results.append((name, *attempt(case, machines)))
-                    print(f"{results[-1][2]:5.1f} s  {name} {results[-1][1]}", flush=True)
+        for boot in (namespaces_of if inside else virtual_hosts)(programs, pathlib.Path(folder)):
+            begin = time.monotonic()
+            with boot() as machines:
+                print(f"three {machines.name} are up after {time.monotonic() - begin:.1f} s", flush=True)
+                for name, case in cases():
+                    if any(word in name for word in only):
+                        results.append((name, *attempt(case, machines)))
+                        print(f"{results[-1][2]:5.1f} s  {name} {results[-1][1]}", flush=True)
     report(results)
     return any(wrong for _, wrong, _ in results)
 
