@@ -20,6 +20,7 @@
 #include <string_view>
 
 #include "base/fd.h"
+#include "host/base/internet.h"
 #include "host/bootstrap.h"
 
 namespace peal::bootstrap {
@@ -61,14 +62,14 @@ CommRank rank_in_mpi(const void* mpi_comm, const std::string& plugin = "");
 /// someone who can change what is on its way.
 struct UniqueId {
   std::array<std::byte, 16> secret{};
-  std::array<std::uint8_t, 4> address{};  // IPv4, most significant byte first
+  InternetAddress address{};
   std::uint16_t port = 0;
 
-  /// 44 hexadecimal digits.
+  /// 44 hexadecimal digits, 68 with an address of IPv6.
   std::string to_string() const;
 
-  /// The inverse; throws kInvalidArgument for anything but 44 hexadecimal digits with a port that
-  /// is not 0. The error calls it `name`: the variable that it comes from, say.
+  /// The inverse; throws kInvalidArgument for anything but so many hexadecimal digits with a port
+  /// that is not 0. The error calls it `name`: the variable that it comes from, say.
   static UniqueId from_string(std::string_view text, std::string_view name = "unique id");
 
   bool operator==(const UniqueId&) const = default;
@@ -78,8 +79,8 @@ struct UniqueId {
 /// for sure.
 class TcpRoot {
  public:
-  /// Listens on an IPv4 address of this machine that the other ranks can reach; port 0 takes any
-  /// free one.
+  /// Listens on an address of this machine, of IPv4 or IPv6, that the other ranks can reach; port 0
+  /// takes any free one.
   explicit TcpRoot(const std::string& address = "127.0.0.1", std::uint16_t port = 0);
 
   /// Listens where `id` says.
@@ -99,7 +100,7 @@ class TcpRoot {
 /// and for nobody else, as long as this lives.
 class ReservedId {
  public:
-  /// Holds a free port of an IPv4 address of this machine.
+  /// Holds a free port of an address of this machine.
   explicit ReservedId(const std::string& address = "127.0.0.1");
   /// The id to hand to all ranks.
   const UniqueId& id() const { return id_; }

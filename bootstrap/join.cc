@@ -30,12 +30,11 @@ constexpr milliseconds kRetry{10};
 // A connection from a port to itself: happens on loopback when nobody listens and the kernel picks
 // that very port.
 bool connected_to_itself(const Fd& socket) {
-  sockaddr_in mine{};
-  sockaddr_in theirs{};
-  socklen_t length = sizeof mine;
-  return ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&mine), &length) == 0 &&
-         ::getpeername(socket.get(), reinterpret_cast<sockaddr*>(&theirs), &length) == 0 &&
-         mine.sin_port == theirs.sin_port && mine.sin_addr.s_addr == theirs.sin_addr.s_addr;
+  const SocketAddress mine = bound_to(socket.get());
+  SocketAddress theirs;
+  socklen_t length = theirs.length();
+  return ::getpeername(socket.get(), theirs.get(), &length) == 0 && mine.port() == theirs.port() &&
+         mine.internet() == theirs.internet();
 }
 
 std::unique_ptr<Bootstrap> wait_for_start(Fd root, const Member& member) {
@@ -85,11 +84,11 @@ class Attempt {
     stage_ = Stage::kConnecting;
     got_ = 0;
     hello_.challenge = random_bytes();
-    socket_ = Fd(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!socket_) fail_errno(errno, "socket(AF_INET)");
-    const sockaddr_in name = address_of(id_);
-    if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0 &&
-        errno != EINPROGRESS && errno != EINTR) {
+    const SocketAddress name = address_of(id_);
+    socket_ = Fd(::socket(name.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!socket_) fail_errno(errno, fmt::format("socket for {}", name_address(id_)));
+    if (::connect(socket_.get(), name.get(), name.length()) != 0 && errno != EINPROGRESS &&
+        errno != EINTR) {
       drop(Step::kNobody, errno);
     }
   }
@@ -190,18 +189,9 @@ class Attempt {
 
 }  // namespace
 
-sockaddr_in address_of(const UniqueId& id) {
-  sockaddr_in name{};
-  name.sin_family = AF_INET;
-  name.sin_port = htons(id.port);
-  std::memcpy(&name.sin_addr, id.address.data(), 4);
-  return name;
-}
+SocketAddress address_of(const UniqueId& id) { return {id.address, id.port}; }
 
-std::string name_address(const UniqueId& id) {
-  const auto& a = id.address;
-  return fmt::format("{}.{}.{}.{}:{}", a[0], a[1], a[2], a[3], id.port);
-}
+std::string name_address(const UniqueId& id) { return text_of(id.address, id.port); }
 
 std::unique_ptr<Bootstrap> join(std::span<const UniqueId> ids, const Member& member) {
   const TimePoint until = Clock::now() + member.deadline;

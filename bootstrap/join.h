@@ -4,8 +4,6 @@
 // secret, sees that rank 0 does (proof.h), and waits with all others for the start.
 #pragma once
 
-#include <netinet/in.h>
-
 #include <memory>
 #include <span>
 #include <string>
@@ -14,8 +12,8 @@
 
 namespace peal::bootstrap {
 
-sockaddr_in address_of(const UniqueId& id);
-/// "127.0.0.1:4711".
+SocketAddress address_of(const UniqueId& id);
+/// "127.0.0.1:4711", "[::1]:4711".
 std::string name_address(const UniqueId& id);
 
 /// Who joins, and how long it waits.

@@ -3,15 +3,16 @@
 // A TCP job: its id, which holds a secret, so that no error repeats it; rank 0's listening socket;
 // and joining: rank 0 admits the others at its door (door.h), they connect and prove that they know
 // the secret (join.h). Then the star takes over.
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -27,7 +28,9 @@
 namespace peal::bootstrap {
 namespace {
 
-constexpr std::size_t kDigits = 44;  // of 16 bytes, 4 and 2
+// Of 16 bytes, of 4 or 16, and of 2.
+constexpr std::size_t kDigits = 44;
+constexpr std::size_t kDigitsOfIpv6 = 68;
 
 int nibble(char digit) {
   if (digit >= '0' && digit <= '9') return digit - '0';
@@ -52,36 +55,42 @@ class RootStar final : public Star {
 };
 
 UniqueId fresh_id(const std::string& address, std::uint16_t port) {
-  UniqueId id{.secret = random_bytes(), .address = {}, .port = port};
-  if (::inet_pton(AF_INET, address.c_str(), id.address.data()) != 1) {
-    fail(ErrorCode::kInvalidArgument, "'{}' is not an IPv4 address such as 127.0.0.1", address);
+  const auto parsed = parse_internet(address);
+  if (!parsed) {
+    fail(ErrorCode::kInvalidArgument, "'{}' is not an address such as 127.0.0.1 or ::1", address);
   }
-  return id;
+  if (is_link_local(*parsed)) {
+    fail(ErrorCode::kInvalidArgument,
+         "'{}' is a link-local address, which other machines cannot use: take another one",
+         address);
+  }
+  return {.secret = random_bytes(), .address = *parsed, .port = port};
 }
 
 // A socket at the address of `id`, whose port is filled in when it was 0. Several may be bound
-// there until one listens.
+// there until one listens. At all addresses of IPv6 (::) it takes those of IPv4 as well.
 Fd bind_at(UniqueId& id) {
-  Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket) fail_errno(errno, "socket(AF_INET)");
+  const SocketAddress name = address_of(id);
+  Fd socket(::socket(name.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket) fail_errno(errno, name.family() == AF_INET ? "socket(AF_INET)" : "socket(AF_INET6)");
   const int on = 1;
+  const int off = 0;
+  if (id.address == InternetAddress{} &&
+      ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) < 0) {
+    fail_errno(errno, "setsockopt(IPV6_V6ONLY)");
+  }
   // A job that follows another on the same port must not wait for the old connections to fade.
   if (::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) < 0) {
     fail_errno(errno, "setsockopt(SO_REUSEADDR)");
   }
-  sockaddr_in name = address_of(id);
-  socklen_t length = sizeof name;
-  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&name), length) < 0) {
+  if (::bind(socket.get(), name.get(), name.length()) < 0) {
     fail_errno(errno, fmt::format("bind to {} ({})", name_address(id),
                                   errno == EADDRINUSE
                                       ? "another process listens there: a second rank 0 of this "
                                         "job, or a stranger to it"
                                       : "rank 0 needs an address of its own machine"));
   }
-  if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&name), &length) < 0) {
-    fail_errno(errno, "getsockname");
-  }
-  id.port = ntohs(name.sin_port);
+  id.port = bound_to(socket.get()).port();
   return socket;
 }
 
@@ -91,18 +100,20 @@ std::string UniqueId::to_string() const {
   std::string text;
   for (const std::byte byte : secret)
     text += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
-  for (const std::uint8_t byte : address) text += fmt::format("{:02x}", byte);
+  const std::span<const std::uint8_t> all(address);
+  for (const std::uint8_t byte : is_ipv4(address) ? all.last(4) : all)
+    text += fmt::format("{:02x}", byte);
   return text + fmt::format("{:04x}", port);
 }
 
 UniqueId UniqueId::from_string(std::string_view text, std::string_view name) {
-  if (text.size() != kDigits) {
+  if (text.size() != kDigits && text.size() != kDigitsOfIpv6) {
     fail(ErrorCode::kInvalidArgument,
-         "{} has {} characters: 44 hexadecimal digits expected, as peal-id prints them", name,
-         text.size());
+         "{} has {} characters: 44 hexadecimal digits expected, or 68, as peal-id prints them",
+         name, text.size());
   }
-  std::array<std::uint8_t, kDigits / 2> bytes{};
-  for (std::size_t i = 0; i < kDigits; ++i) {
+  std::array<std::uint8_t, kDigitsOfIpv6 / 2> bytes{};
+  for (std::size_t i = 0; i < text.size(); ++i) {
     const int value = nibble(text[i]);
     if (value < 0) {
       fail(ErrorCode::kInvalidArgument, "{}: character {} is not a hexadecimal digit", name, i + 1);
@@ -111,8 +122,11 @@ UniqueId UniqueId::from_string(std::string_view text, std::string_view name) {
   }
   UniqueId id;
   std::memcpy(id.secret.data(), bytes.data(), 16);
-  std::memcpy(id.address.data(), bytes.data() + 16, 4);
-  id.port = static_cast<std::uint16_t>(bytes[20] << 8 | bytes[21]);
+  const std::size_t end = text.size() / 2;
+  if (text.size() == kDigits) id.address[10] = id.address[11] = 0xff;  // ::ffff:a.b.c.d
+  std::copy(bytes.begin() + 16, bytes.begin() + static_cast<std::ptrdiff_t>(end) - 2,
+            id.address.end() - static_cast<std::ptrdiff_t>(end - 18));
+  id.port = static_cast<std::uint16_t>(bytes[end - 2] << 8 | bytes[end - 1]);
   if (id.port == 0)
     fail(ErrorCode::kInvalidArgument, "{}: its port is 0; copy the whole text of rank 0's id",
          name);

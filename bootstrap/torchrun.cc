@@ -6,7 +6,6 @@
 //   MASTER_PORT + 1 .. + 16 (or - 1 .. - 16 at the upper end)    rank 0 takes the first free one
 //   secret = hash of host, port, size, run id, restart           alike on all ranks, of no other
 //   job
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <nettle/sha2.h>
 
@@ -38,16 +37,21 @@ Secret secret_of(const TorchJob& job) {
 }
 
 // Where rank 0 may listen: one id for each port.
-std::vector<UniqueId> places(const TorchJob& job, const std::string& address) {
+std::vector<UniqueId> places(const TorchJob& job, const InternetAddress& address) {
   const bool above = job.port <= 65535 - kPorts;
-  UniqueId id{.secret = secret_of(job)};
-  ::inet_pton(AF_INET, address.c_str(), id.address.data());
+  UniqueId id{.secret = secret_of(job), .address = address};
   std::vector<UniqueId> ids;
   for (int i = 1; i <= kPorts; ++i) {
     id.port = static_cast<std::uint16_t>(job.port + (above ? i : -i));
     ids.push_back(id);
   }
   return ids;
+}
+
+// All addresses of this machine: of IPv6 and IPv4 (::), where the kernel has IPv6.
+InternetAddress all_addresses() {
+  const Fd socket(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  return socket ? InternetAddress{} : *parse_internet("0.0.0.0");
 }
 
 TcpRoot listen_at_any(const std::vector<UniqueId>& ids) {
@@ -91,9 +95,10 @@ std::unique_ptr<Bootstrap> make_torchrun(const TorchJob& job, Deadline deadline)
                 {.rank = job.rank, .size = job.size, .deadline = deadline});
   }
   // The host's own name may lead to an address that only this machine knows: listens at all.
-  const bool local = job.host == "localhost" || job.host.starts_with("127.");
-  return make_tcp(listen_at_any(places(job, local ? resolve_host(job.host) : "0.0.0.0")), job.size,
-                  deadline);
+  const bool local = job.host == "localhost" || job.host.starts_with("127.") ||
+                     parse_internet(job.host) == parse_internet("::1");
+  return make_tcp(listen_at_any(places(job, local ? resolve_host(job.host) : all_addresses())),
+                  job.size, deadline);
 }
 
 }  // namespace peal::bootstrap

@@ -164,7 +164,7 @@ void declare(CLI::App& app, Raw& raw, Options& options) {
   app.add_option("--agent-path", options.agent, "peal-run on the hosts; this one's path by default")
       ->type_name("PATH");
   app.add_option("--interface", options.interface,
-                 "of the first host, or its IPv4 address, where all PEs can reach it")
+                 "of the first host, or its address, where all PEs can reach it")
       ->type_name("NAME");
   app.add_option("-x,--export", raw.exports, "a variable for the PEs; PEAL_* are theirs anyway")
       ->type_name("NAME[=VALUE]")

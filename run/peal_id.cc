@@ -23,7 +23,7 @@ int main(int argc, char** argv) {
       "secret: who knows it may join.",
       "peal-id");
   app.add_option("--interface", interface,
-                 "where PE 0 listens: an interface or its IPv4 address; lo for one machine; by "
+                 "where PE 0 listens: an interface or its address; lo for one machine; by "
                  "default the one that leads to others")
       ->type_name("NAME");
   app.add_option("--port", port, "its port; 0: one that is free now")

@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// IPv4 addresses: of this machine, where others reach it, and of another machine by its name.
+// Addresses of this machine, where others reach it, and of another machine by its name. IPv4 comes
+// first where there is both. Link-local addresses of IPv6 are refused: on another machine they mean
+// another link, or nothing.
 #pragma once
 
 #include <string>
 
+#include "host/base/internet.h"
+
 namespace peal {
 
-/// The IPv4 address of this machine that `text` means: an address, an interface ("eth0"), or empty:
-/// that of the interface which leads to other networks, else of any that is up, else 127.0.0.1.
-/// Throws kInvalidArgument, with the interfaces there are.
+/// The address of this machine that `text` means, as text: an address, an interface ("eth0"), or
+/// empty: that of the interface which leads to other networks, else of any that is up, else the
+/// loopback's. Throws kInvalidArgument, with the interfaces there are.
 std::string find_address(const std::string& text);
 
-/// The IPv4 address of the machine called `host`. Throws kConfiguration where it has none.
-std::string resolve_host(const std::string& host);
+/// The address of the machine called `host`, a name or an address. Throws kConfiguration where it
+/// has none.
+InternetAddress resolve_host(const std::string& host);
 
 }  // namespace peal

@@ -59,9 +59,9 @@ using Microseconds = std::chrono::microseconds;
   X(int, tcp_rank, "PEAL_TCP_RANK", "0", (Count{0, 65535}), "rank of this PE in a tcp job")        \
   X(int, tcp_size, "PEAL_TCP_SIZE", "1", (Count{1, 65536}), "number of PEs in a tcp job")          \
   X(std::string, tcp_interface, "PEAL_TCP_INTERFACE", "", Text{},                                  \
-    "rank 0's interface or IPv4 address, where jobs by pmix, pmi, NVSHMEM's id meet; empty=found") \
+    "rank 0's interface or address, where jobs by pmix, pmi, NVSHMEM's id meet; empty = found")    \
   X(std::string, interface, "PEAL_INTERFACE", "", Text{},                                          \
-    "interface, or IPv4 address, by which other hosts reach this one for messages; empty = found") \
+    "interface, or address, by which other hosts reach this one for messages; empty = found")      \
   X(Microseconds, host_timeout, "PEAL_HOST_TIMEOUT", "10s", (Time{Microseconds(0)}),               \
     "silence of another host after which its PEs count as lost; 0 = never")                        \
   X(std::string, mpi_plugin, "PEAL_MPI_PLUGIN", "", Text{},                                        \

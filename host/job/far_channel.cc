@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/job/far_channel.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <linux/errqueue.h>
 #include <sys/socket.h>
@@ -23,35 +22,37 @@ constexpr int kAttempts = 4;
 constexpr int kRefusals = 2;        // one may be a firewall's that is loaded anew
 constexpr int kMostPackets = 1000;  // taken at once: nobody can keep a PE at it
 
-sockaddr_in socket_address(const FarChannel::Address& address) {
-  sockaddr_in at{};
-  at.sin_family = AF_INET;
-  at.sin_addr.s_addr = address.internet;
-  at.sin_port = address.port;
-  return at;
+void set(const Fd& socket, int level, int option, int value, const char* name) {
+  if (::setsockopt(socket.get(), level, option, &value, sizeof(value)) != 0) {
+    fail_errno(errno, fmt::format("setsockopt({})", name));
+  }
+}
+
+// Which call of MSG_ERRQUEUE tells of an answer, by the socket's family.
+bool tells_of_error(const cmsghdr& c) {
+  return (c.cmsg_level == IPPROTO_IP && c.cmsg_type == IP_RECVERR) ||
+         (c.cmsg_level == IPPROTO_IPV6 && c.cmsg_type == IPV6_RECVERR);
 }
 
 }  // namespace
 
 FarChannel::FarChannel(int rank, const std::string& interface) : rank_(rank) {
-  fd_ = Fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd_) fail_errno(errno, "socket(AF_INET, SOCK_DGRAM)");
-  const int on = 1;
-  if (::setsockopt(fd_.get(), IPPROTO_IP, IP_RECVERR, &on, sizeof(on)) != 0) {
-    fail_errno(errno, "setsockopt(IP_RECVERR)");
+  fd_ = Fd(::socket(family_, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd_ && errno == EAFNOSUPPORT) {  // a kernel without IPv6
+    family_ = AF_INET;
+    fd_ = Fd(::socket(family_, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  }
+  if (!fd_) fail_errno(errno, "socket(SOCK_DGRAM)");
+  set(fd_, IPPROTO_IP, IP_RECVERR, 1, "IP_RECVERR");
+  if (family_ == AF_INET6) {
+    set(fd_, IPPROTO_IPV6, IPV6_RECVERR, 1, "IPV6_RECVERR");
+    set(fd_, IPPROTO_IPV6, IPV6_V6ONLY, 0, "IPV6_V6ONLY");
   }
   // At any address: what comes in by another interface counts as well.
-  sockaddr_in at = socket_address({});
-  socklen_t length = sizeof(at);
-  if (::bind(fd_.get(), reinterpret_cast<sockaddr*>(&at), sizeof(at)) != 0 ||
-      ::getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&at), &length) != 0) {
-    fail_errno(errno, "bind of a UDP socket");
-  }
-  address_.port = at.sin_port;
-  const std::string here = find_address(interface);
-  if (::inet_pton(AF_INET, here.c_str(), &address_.internet) != 1) {
-    fail(ErrorCode::kSystem, "'{}' is no IPv4 address", here);
-  }
+  const SocketAddress any(family_, {}, 0);
+  if (::bind(fd_.get(), any.get(), any.length()) != 0) fail_errno(errno, "bind of a UDP socket");
+  address_.port = bound_to(fd_.get()).port();
+  address_.internet = *parse_internet(find_address(interface));
   const std::string name = host_name();
   std::copy_n(name.begin(), std::min(name.size(), address_.host.size() - 1), address_.host.begin());
 }
@@ -79,10 +80,12 @@ std::vector<int> FarChannel::unheard(Time longer_ago) {
 }
 
 bool FarChannel::transmit(int pe, const SealedPacket& packet) const noexcept {
-  const sockaddr_in to = socket_address(addresses_[static_cast<size_t>(pe)]);
+  const Address& there = addresses_[static_cast<size_t>(pe)];
+  if (family_ == AF_INET && !is_ipv4(there.internet)) return false;
+  const SocketAddress to(family_, there.internet, there.port);
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (::sendto(fd_.get(), packet.bytes.data(), packet.length, MSG_DONTWAIT | MSG_NOSIGNAL,
-                 reinterpret_cast<const sockaddr*>(&to), sizeof(to)) >= 0) {
+                 to.get(), to.length()) >= 0) {
       return true;
     }
   }
@@ -206,22 +209,22 @@ std::optional<std::pair<int, std::vector<std::byte>>> FarChannel::take(
 
 void FarChannel::note_refusals() {
   for (;;) {
-    sockaddr_in to{};
+    SocketAddress to;
     alignas(cmsghdr) char control[256];
     msghdr message{};
-    message.msg_name = &to;
-    message.msg_namelen = sizeof(to);
+    message.msg_name = to.get();
+    message.msg_namelen = to.length();
     message.msg_control = control;
     message.msg_controllen = sizeof(control);
     if (::recvmsg(fd_.get(), &message, MSG_ERRQUEUE | MSG_DONTWAIT) < 0) return;
     for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
-      if (c->cmsg_level != IPPROTO_IP || c->cmsg_type != IP_RECVERR) continue;
+      if (!tells_of_error(*c)) continue;
       sock_extended_err error{};
       std::memcpy(&error, CMSG_DATA(c), sizeof(error));
       if (error.ee_errno != ECONNREFUSED) continue;
       for (auto& [pe, known] : peers_) {
         const Address& there = addresses_[static_cast<size_t>(pe)];
-        const bool its = there.internet == to.sin_addr.s_addr && there.port == to.sin_port;
+        const bool its = there.internet == to.internet() && there.port == to.port();
         // One that was never heard may be another machine's, at an address that means nothing here.
         if (its && known.heard.ever) known.heard.refused = ++known.refusals >= kRefusals;
       }
@@ -246,9 +249,7 @@ bool FarChannel::idle(const std::vector<int>& pes) const {
 
 std::string FarChannel::describe(int pe) const {
   const Address& there = addresses_[static_cast<size_t>(pe)];
-  char text[INET_ADDRSTRLEN] = "";
-  ::inet_ntop(AF_INET, &there.internet, text, sizeof(text));
-  return fmt::format("UDP {}:{} of host {}", text, ntohs(there.port), there.host.data());
+  return fmt::format("UDP {} of host {}", text_of(there.internet, there.port), there.host.data());
 }
 
 }  // namespace peal

@@ -12,8 +12,6 @@
 // before: their process has ended.
 #pragma once
 
-#include <netinet/in.h>
-
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -27,6 +25,7 @@
 
 #include "base/fd.h"
 #include "base/run_clock.h"
+#include "host/base/internet.h"
 #include "host/job/message_stream.h"
 #include "host/job/packet.h"
 
@@ -36,11 +35,11 @@ namespace peal {
 class FarChannel {
  public:
   using Time = std::chrono::nanoseconds;
-  /// Where a PE has its socket; plain bytes, in network order.
+  /// Where a PE has its socket; plain bytes.
   struct Address {
     std::array<char, 32> host;  // what its host calls itself
-    in_addr_t internet = 0;
-    in_port_t port = 0;  // 0: it has none
+    InternetAddress internet{};
+    uint16_t port = 0;  // 0: it has none
   };
   /// What is known of a PE from what came from it.
   struct Heard {
@@ -105,6 +104,7 @@ class FarChannel {
   Peer& peer(int pe);
 
   int rank_;
+  int family_ = AF_INET6;  // takes addresses of IPv4 as well
   Fd fd_;
   Address address_{};
   JobSecret secret_{};

@@ -15,7 +15,7 @@ namespace peal {
 
 /// Goes up by one with each change of what PEs exchange: in bytes, meaning or order, by bootstrap,
 /// channel, NIC or mapped memory. It tells builds of one version apart.
-inline constexpr int kProtocol = 1;
+inline constexpr int kProtocol = 2;
 
 /// What one process tells of its build: text that any build and architecture reads.
 struct Build {

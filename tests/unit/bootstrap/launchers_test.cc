@@ -226,11 +226,27 @@ TEST(Pmi, ReportsALauncherThatHangsUpOrRefuses) {
   EXPECT_EQ(error.code(), ErrorCode::kPeerLost);
 }
 
+TEST(Address, IsOfEitherFamily) {
+  EXPECT_EQ(find_address("fd00:0:0::5"), "fd00::5");
+  EXPECT_EQ(find_address("[::1]"), "::1");
+  EXPECT_EQ(text_of(resolve_host("[fd00::5]")), "fd00::5");
+}
+
+TEST(Address, IsNotLinkLocal) {
+  for (const char* text : {"fe80::1", "[fe80::1]", "fe80::1%eth0"}) {
+    const Error error = error_of([&] { find_address(text); });
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    EXPECT_TRUE(contains(error, "'" + std::string(text) + "' is a link-local address"))
+        << error.what();
+  }
+  EXPECT_TRUE(contains(error_of([] { resolve_host("fe80::1"); }), "link-local"));
+}
+
 TEST(Address, IsAnInterfacesOrTheOneToOthers) {
   EXPECT_EQ(find_address("10.1.2.3"), "10.1.2.3");
   EXPECT_EQ(find_address("lo"), "127.0.0.1");
   EXPECT_FALSE(find_address("").empty());
-  EXPECT_EQ(resolve_host("127.0.0.1"), "127.0.0.1");
+  EXPECT_EQ(text_of(resolve_host("127.0.0.1")), "127.0.0.1");
   const Error error = error_of([] { find_address("eth17"); });
   EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
   EXPECT_TRUE(contains(error, "'eth17' is neither")) << error.what();

@@ -79,11 +79,8 @@ class Stranger {
  public:
   explicit Stranger(const UniqueId& id)
       : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in name{};
-    name.sin_family = AF_INET;
-    name.sin_port = htons(id.port);
-    std::memcpy(&name.sin_addr, id.address.data(), 4);
-    EXPECT_EQ(::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name), 0);
+    const SocketAddress name(id.address, id.port);
+    EXPECT_EQ(::connect(socket_.get(), name.get(), name.length()), 0);
   }
 
   Stranger& say(const void* data, std::size_t bytes) {
@@ -185,6 +182,15 @@ TEST_P(Tcp, JoinsAndGathersInRankOrder) {
   std::vector<int> others;
   for (int r = 1; r < GetParam(); ++r) others.push_back(r);
   expect_no_errors(run_job(TcpRoot(), others, GetParam(), kPatient));
+}
+
+TEST(MakeTcp, JoinsByIpv6) {
+  if (!Fd(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0))) GTEST_SKIP() << "no IPv6 here";
+  TcpRoot root("[::1]");
+  EXPECT_EQ(root.id().to_string().size(), 68U);
+  expect_no_errors(run_job(TcpRoot("::1"), {1, 2}, 3, kPatient));
+  const Error taken = error_of([&] { TcpRoot second(root.id()); });
+  EXPECT_TRUE(contains(taken, "bind to [::1]:" + std::to_string(root.id().port))) << taken.what();
 }
 
 TEST(MakeTcp, JoinsBetweenProcesses) {

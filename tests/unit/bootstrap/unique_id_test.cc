@@ -25,8 +25,17 @@ TEST(UniqueId, ReadsBothCasesAndItsFieldsInOrder) {
   const UniqueId id = UniqueId::from_string("000102030405060708090a0B0c0D0e0f7f00000110e1");
   EXPECT_EQ(id.secret[10], std::byte{0x0a});
   EXPECT_EQ(id.secret[15], std::byte{0x0f});
-  EXPECT_EQ(id.address, (std::array<std::uint8_t, 4>{127, 0, 0, 1}));
+  EXPECT_EQ(id.address, (InternetAddress{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1}));
   EXPECT_EQ(id.port, 0x10e1);
+}
+
+TEST(UniqueId, HasAnAddressOfEitherFamily) {
+  const std::string text = "000102030405060708090a0b0c0d0e0ffd00000000000000000000000000000210e1";
+  const UniqueId id = UniqueId::from_string(text);
+  EXPECT_EQ(id.secret[15], std::byte{0x0f});
+  EXPECT_EQ(id.address, (InternetAddress{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}));
+  EXPECT_EQ(id.port, 0x10e1);
+  EXPECT_EQ(id.to_string(), text);
 }
 
 TEST(UniqueId, IsNeverTheSameTwice) {
@@ -40,7 +49,7 @@ TEST(UniqueId, RefusesTextOfAnotherLength) {
   for (const std::string& wrong : {std::string(), text.substr(1), text + "0", text + "\n"}) {
     const Error error = error_of([&] { UniqueId::from_string(wrong); });
     EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-    EXPECT_TRUE(contains(error, "44 hexadecimal digits expected")) << error.what();
+    EXPECT_TRUE(contains(error, "44 hexadecimal digits expected, or 68")) << error.what();
   }
 }
 
@@ -68,10 +77,17 @@ TEST(UniqueId, RefusesPortZero) {
 }
 
 TEST(TcpRoot, RefusesWhatIsNoAddress) {
-  for (const char* wrong : {"", "localhost", "1.2.3", "127.0.0.1:80", "::1", "256.0.0.1"}) {
+  for (const char* wrong : {"", "localhost", "1.2.3", "127.0.0.1:80", "256.0.0.1", "::1%lo",
+                            "1::2::3", "[::1", "[127.0.0.1]"}) {
     const Error error = error_of([&] { TcpRoot root(wrong); });
     EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument) << wrong;
   }
+}
+
+TEST(TcpRoot, RefusesALinkLocalAddress) {
+  const Error error = error_of([] { TcpRoot root("fe80::1"); });
+  EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+  EXPECT_TRUE(contains(error, "'fe80::1' is a link-local address")) << error.what();
 }
 
 TEST(TcpRoot, SaysWhenThePortIsTaken) {

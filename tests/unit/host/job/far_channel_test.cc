@@ -28,10 +28,11 @@ struct Pair {
   std::vector<std::unique_ptr<FarChannel>> pe;
   JobSecret secret{std::byte{1}, std::byte{2}};
 
-  Pair() {
+  /// At the address of `interface`.
+  explicit Pair(const std::string& interface = "lo") {
     std::vector<FarChannel::Address> addresses;
     for (int rank = 0; rank < 2; ++rank) {
-      pe.push_back(std::make_unique<FarChannel>(rank, "lo"));
+      pe.push_back(std::make_unique<FarChannel>(rank, interface));
       addresses.push_back(pe.back()->address());
     }
     for (const auto& one : pe) one->connect(secret, addresses);
@@ -158,20 +159,29 @@ TEST(FarChannel, DropsWhatNobodyOfTheJobSent) {
   PacketHeader of_nobody = header;
   of_nobody.from = 7;
   const FarChannel::Address& to = two.pe[1]->address();
-  sockaddr_in at{};
-  at.sin_family = AF_INET;
-  at.sin_addr.s_addr = to.internet;
-  at.sin_port = to.port;
+  const SocketAddress at(to.internet, to.port);
   const Fd stranger(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   for (const SealedPacket& packet :
        {seal(guessed, header, bytes_of("abc")), changed, seal(two.secret, of_another, {}),
         seal(two.secret, of_nobody, {}), SealedPacket{{}, 3}, SealedPacket{{}, kPacketBytes}}) {
-    ASSERT_EQ(::sendto(stranger.get(), packet.bytes.data(), packet.length, 0,
-                       reinterpret_cast<const sockaddr*>(&at), sizeof(at)),
-              static_cast<ssize_t>(packet.length));
+    ASSERT_EQ(
+        ::sendto(stranger.get(), packet.bytes.data(), packet.length, 0, at.get(), at.length()),
+        static_cast<ssize_t>(packet.length));
   }
   ASSERT_EQ(two.pe[0]->send(1, {}, bytes_of("ours")), FarChannel::Sent::kDone);
   EXPECT_EQ(two.next(1), bytes_of("ours"));
+}
+
+// What Linux tells of a closed port of IPv6 has another level and another address than of IPv4.
+TEST(FarChannel, DoesAllThatByIpv6) {
+  if (!Fd(::socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0))) GTEST_SKIP() << "no IPv6 here";
+  Pair two("::1");
+  EXPECT_NE(two.pe[0]->describe(1).find("UDP [::1]:"), std::string::npos);
+  ASSERT_EQ(two.pe[0]->send(1, {}, bytes_of("one")), FarChannel::Sent::kDone);
+  EXPECT_EQ(two.next(1), bytes_of("one"));
+  ASSERT_TRUE(two.until(0, [&] { return two.pe[0]->heard(1).ever; }));
+  two.pe[1].reset();
+  EXPECT_TRUE(two.until(0, [&] { return two.pe[0]->heard(1).refused; }));
 }
 
 TEST(FarChannel, NamesWhereAPeIs) {

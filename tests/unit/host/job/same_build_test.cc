@@ -55,7 +55,7 @@ TEST(SameBuild, GoesOnWhereAllHaveOne) {
 
 TEST(SameBuild, RefusesTwoWithBothNamedOnAllPes) {
   const std::string of_first = "peal 0.1.0, protocol 1, x86_64, 64 bits, little endian";
-  const std::string of_other = "peal 0.1.0, protocol 2, aarch64, 64 bits, little endian";
+  const std::string of_other = "peal 0.1.0, protocol 7, aarch64, 64 bits, little endian";
   const Build first = build_of(of_first, "node1");
   for (const Error& error : refusals({first, first, build_of(of_other, "node2")})) {
     EXPECT_EQ(error.code(), ErrorCode::kConfiguration);
