@@ -21,7 +21,8 @@ namespace peal::softnic {
 
 /// Where NICs of other hosts reach this one, and who they are.
 struct FarEnd {
-  explicit FarEnd(const Settings& settings) : socket(settings.udp) {}
+  explicit FarEnd(const Settings& settings)
+      : socket({settings.udp.begin(), settings.udp.end()}), remotes(socket.address()) {}
 
   roce::Socket socket;
   roce::RemoteNics remotes;
@@ -34,9 +35,9 @@ std::unique_ptr<FarEnd> far_end(const Settings& settings, const PresentedDevice&
   return std::make_unique<FarEnd>(settings);
 }
 
-std::optional<roce::Ipv4> address_of(const FarEnd* far) {
+std::optional<std::array<uint8_t, 16>> address_of(const FarEnd* far) {
   if (far == nullptr) return std::nullopt;
-  return far->socket.address();
+  return far->socket.address().byte;
 }
 
 }  // namespace

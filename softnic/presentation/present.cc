@@ -345,7 +345,7 @@ uint16_t lid_of(const Mac& mac) {
 }
 
 std::vector<Gid> gid_table(const PresentedDevice& device, uint16_t lid, uint64_t guid,
-                           const std::optional<std::array<uint8_t, 4>>& ipv4) {
+                           const std::optional<std::array<uint8_t, 16>>& address) {
   std::vector<Gid> table;
   for (const GidRule& rule : device.gids) {
     Gid gid{.used = rule.source != GidRule::Source::kNone, .network = rule.network, .raw = {}};
@@ -363,11 +363,12 @@ std::vector<Gid> gid_table(const PresentedDevice& device, uint16_t lid, uint64_t
       case GidRule::Source::kIpv4:
         gid.raw = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 112};
         put(gid.raw, 14, lid, 2);
-        if (ipv4) std::copy(ipv4->begin(), ipv4->end(), gid.raw.begin() + 12);
+        if (address) gid.raw = *address;
         break;
       case GidRule::Source::kIpv6:
         gid.raw = {0xfd, 0x70, 0x65, 0x61, 0x6c};
         put(gid.raw, 14, lid, 2);
+        if (address && !is_ipv4(address->data())) gid.raw = *address;
         break;
       case GidRule::Source::kLiteral:
         gid.raw = rule.gid;

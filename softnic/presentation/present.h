@@ -26,8 +26,8 @@ struct GidRule {
   enum class Source : uint8_t {
     kNone,     // an empty entry
     kLink,     // link-local; InfiniBand: subnet prefix and GUID
-    kIpv4,     // 10.112.x.y of the NIC's own
-    kIpv6,     // of the NIC's own
+    kIpv4,     // the NIC's own address, else 10.112.x.y
+    kIpv6,     // the NIC's own address if it is of IPv6, else fd70:...
     kLiteral,  // `gid`, the same in every process that reads the plan
   };
   Network network = Network::kInfiniBand;
@@ -136,9 +136,9 @@ using Mac = std::array<uint8_t, 6>;
 Mac mac_of(uint16_t lid);
 uint16_t lid_of(const Mac& mac);
 
-/// The table that `device` has as the NIC at `lid` with that GUID. `ipv4` is its own address, if it
-/// has one; else it makes one up.
+/// The table that `device` has as the NIC at `lid` with that GUID. `address` is its own one, of
+/// IPv6 or of IPv4 as ::ffff:a.b.c.d, if it has one; else it makes one up.
 std::vector<Gid> gid_table(const PresentedDevice& device, uint16_t lid, uint64_t guid,
-                           const std::optional<std::array<uint8_t, 4>>& ipv4 = std::nullopt);
+                           const std::optional<std::array<uint8_t, 16>>& address = std::nullopt);
 
 }  // namespace peal::softnic

@@ -51,15 +51,22 @@ bool read_path(string_view text, std::string* path) {
   return text.starts_with('/');
 }
 
-/// IPv4 addresses that a socket can be bound to, between commas.
+/// An address of one host: no link-local one, which says nothing without its link.
+bool read_address(const std::string& text, std::array<uint8_t, 16>* address) {
+  std::array<uint8_t, 16>& at = *address = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  if (inet_pton(AF_INET, text.c_str(), &at[12]) == 1) return at[12] != 0 && at[12] < 224;
+  if (inet_pton(AF_INET6, text.c_str(), at.data()) != 1 || is_ipv4(at.data())) return false;
+  const bool link_local = at[0] == 0xfe && (at[1] & 0xc0) == 0x80;
+  return at != std::array<uint8_t, 16>{} && at[0] != 0xff && !link_local;
+}
+
+/// Addresses that a socket can be bound to, between commas.
 bool read_addresses(string_view text, Settings* to) {
   constexpr size_t kMost = 256;
   for (bool more = true; more;) {
     const size_t comma = text.find(',');
-    const std::string one(text.substr(0, comma));
-    std::array<uint8_t, 4> address;
-    if (inet_pton(AF_INET, one.c_str(), address.data()) != 1 || address[0] == 0 ||
-        address[0] >= 224 || to->udp.size() == kMost) {
+    std::array<uint8_t, 16> address;
+    if (!read_address(std::string(text.substr(0, comma)), &address) || to->udp.size() == kMost) {
       return false;
     }
     to->udp.push_back(address);
@@ -113,7 +120,9 @@ constexpr Variable kVariables[] = {
        return text == "any" ||
               (text.starts_with(kAny) && read_number(text.substr(kAny.size()), &*to->placement));
      }},
-    {"PEAL_SOFTNIC_UDP", "IPv4 addresses of this host between commas, 256 at most", read_addresses},
+    {"PEAL_SOFTNIC_UDP",
+     "addresses of this host, of IPv4 or IPv6 (no link-local ones), between commas, 256 at most",
+     read_addresses},
 };
 
 /// The text that a variable holds or that lies in the file it names: at most one byte more than a

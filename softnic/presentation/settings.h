@@ -12,7 +12,7 @@
 //   PEAL_SOFTNIC_FAULTS         a fault plan, or the absolute path of a file with one   (none)
 //   PEAL_SOFTNIC_PRESENT        as which hardware, or an absolute path         (one InfiniBand NIC)
 //   PEAL_SOFTNIC_PLACEMENT      WRITEs of a queue pair: ordered, any or any:SEED          (ordered)
-//   PEAL_SOFTNIC_UDP            IPv4 addresses to reach others by, one for each NIC         (none)
+//   PEAL_SOFTNIC_UDP            addresses to reach others by, one for each NIC              (none)
 #pragma once
 
 #include <array>
@@ -42,7 +42,8 @@ struct Settings {
   /// Seed by which WRITEs are placed out of order; nothing: they are placed as they arrive.
   std::optional<uint64_t> placement;
   /// RoCE v2 over UDP: a NIC takes the first whose port is free. Nothing: none does.
-  std::vector<std::array<uint8_t, 4>> udp;
+  /// Addresses of IPv6, or of IPv4 as ::ffff:a.b.c.d.
+  std::vector<std::array<uint8_t, 16>> udp;
 
   /// Reads the environment. Throws std::invalid_argument naming the variable, its value and what
   /// it may be.

@@ -19,9 +19,9 @@ bool holds(const std::vector<Gid>& table, const uint8_t (&gid)[16], Network netw
   });
 }
 
-roce::Ipv4 ipv4_of(const uint8_t (&gid)[16]) {
-  roce::Ipv4 address;
-  std::copy_n(gid + 12, address.size(), address.begin());
+roce::Address address_in(const uint8_t (&gid)[16]) {
+  roce::Address address;
+  std::copy(std::begin(gid), std::end(gid), address.byte.begin());
   return address;
 }
 
@@ -87,15 +87,17 @@ PacketPath Router::ethernet(const AddressPath& path) const {
   return route;
 }
 
-/// The path by UDP, which is IPv4 at both ends.
+/// The path by UDP, which is IPv4 at both ends, or IPv6.
 PacketPath Router::beyond(const AddressPath& path) const {
   const Gid& source = gids_[path.source_gid];
   PacketPath route{.network = source.network};
   const uint16_t lid = lid_behind_mac(path);
   const auto address = remotes_ == nullptr ? std::nullopt : remotes_->address_of(lid);
-  const bool there = address && is_ipv4(path.gid) && *address == ipv4_of(path.gid);
-  const bool sends = source.network == Network::kRoceV2 && is_ipv4(source.raw.data());
-  if (there && sends && path.hop_limit != 0) route.lid = lid;
+  const bool there = address && *address == address_in(path.gid);
+  const roce::Address from(source.raw);
+  const bool sends = source.network == Network::kRoceV2 && from.of_one_host() && there &&
+                     from.ipv4() == address->ipv4();
+  if (sends && path.hop_limit != 0) route.lid = lid;
   return route;
 }
 
@@ -135,8 +137,8 @@ std::optional<Mac> Router::resolve(const uint8_t (&gid)[16], Network network) co
     const PortNotice port = Fabric::notice_of(fabric_.find(lid));
     if (port.ethernet && holds(port.gids, gid, network)) return mac_of(lid);
   }
-  if (remotes_ != nullptr && network == Network::kRoceV2 && is_ipv4(gid)) {
-    const uint16_t lid = remotes_->lid_for(ipv4_of(gid));
+  if (remotes_ != nullptr && network == Network::kRoceV2) {
+    const uint16_t lid = remotes_->lid_for(address_in(gid));
     if (lid != 0) return mac_of(lid);
   }
   // The GIDs of a NIC whose files are in another format cannot be read. Those that it makes up end

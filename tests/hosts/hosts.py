@@ -112,6 +112,9 @@ class Hosts:
             self.power_off(number)
         self.network.stop()
 
+    def chosen(self, cases):
+        return cases
+
     def address(self, number):
         return self.hosts[number].address
 

@@ -8,13 +8,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "softnic/wire/roce/icrc.h"
+#include "softnic/wire/roce/address.h"
 
 namespace peal::softnic::roce {
 
 /// A datagram that has come; `bytes` is beyond kMostDatagram if it was longer than any may be.
 struct Arrived {
-  Ipv4 from;
+  Address from;
   uint16_t from_port;
   const std::byte* memory;
   size_t bytes;
@@ -25,11 +25,11 @@ class Datagrams {
   virtual ~Datagrams() = default;
 
   /// The address of this end, whose port is 4791.
-  virtual const Ipv4& address() const = 0;
+  virtual const Address& address() const = 0;
   /// kMostDatagram bytes for the next datagram; null where there is no room now.
   virtual std::byte* reserve() = 0;
   /// What was written there goes to port 4791 of that address.
-  virtual void commit(const Ipv4& to, size_t bytes) = 0;
+  virtual void commit(const Address& to, size_t bytes) = 0;
   /// Sends everything; what there is no room for stays.
   virtual void flush() = 0;
   /// Some of what has come, in order; valid until the next call.

@@ -73,8 +73,10 @@ uint32_t step(uint32_t crc, const std::byte* from) {
          kTables[2][word >> 40 & 0xff] ^ kTables[1][word >> 48 & 0xff] ^ kTables[0][word >> 56];
 }
 
-constexpr size_t kIpBytes = 20;
+constexpr size_t kIpv4Bytes = 20;
+constexpr size_t kIpv6Bytes = 40;
 constexpr size_t kUdpBytes = 8;
+constexpr uint32_t kUdpProtocol = 17;
 constexpr size_t kOnes = 8;  // stand for an InfiniBand link's header
 constexpr size_t kBthReserved = 4;
 
@@ -85,10 +87,35 @@ struct Writer {
     put8(static_cast<uint32_t>(value >> 8 & 0xff));
     put8(static_cast<uint32_t>(value & 0xff));
   }
-  void put(const Ipv4& address) {
-    for (const uint8_t byte : address) put8(byte);
+  void put(const Address& address, size_t from) {
+    for (size_t i = from; i < address.byte.size(); ++i) put8(address.byte[i]);
   }
 };
+
+void put_ipv4(Writer& writer, const Ends& ends, size_t udp_bytes) {
+  constexpr size_t kDontFragment = 0x4000;
+  constexpr size_t kPrefix = 12;  // that says that it is IPv4
+  writer.put8(0x45);
+  writer.put8(0xff);  // type of service
+  writer.put16(kIpv4Bytes + udp_bytes);
+  writer.put16(ends.identification);
+  writer.put16(kDontFragment);
+  writer.put8(0xff);  // time to live
+  writer.put8(kUdpProtocol);
+  writer.put16(0xffff);  // checksum
+  writer.put(ends.source, kPrefix);
+  writer.put(ends.destination, kPrefix);
+}
+
+void put_ipv6(Writer& writer, const Ends& ends, size_t udp_bytes) {
+  writer.put16(0x6fff);  // version, traffic class
+  writer.put16(0xffff);  // flow label
+  writer.put16(udp_bytes);
+  writer.put8(kUdpProtocol);
+  writer.put8(0xff);  // hop limit
+  writer.put(ends.source, 0);
+  writer.put(ends.destination, 0);
+}
 
 }  // namespace
 
@@ -113,29 +140,23 @@ uint32_t crc32(uint32_t crc, const std::byte* from, size_t bytes) {
 }
 
 uint32_t icrc(const Ends& ends, const std::byte* payload, size_t bytes) {
-  constexpr uint32_t kUdp = 17;
-  constexpr size_t kDontFragment = 0x4000;
-  std::byte head[kOnes + kIpBytes + kUdpBytes + sizeof(Bth)];
+  std::byte head[kOnes + kIpv6Bytes + kUdpBytes + sizeof(Bth)];
   std::memset(head, 0xff, kOnes);
   Writer writer{head + kOnes};
   const size_t udp_bytes = kUdpBytes + bytes + kIcrcBytes;
-  writer.put8(0x45);
-  writer.put8(0xff);  // type of service
-  writer.put16(kIpBytes + udp_bytes);
-  writer.put16(ends.identification);
-  writer.put16(kDontFragment);
-  writer.put8(0xff);  // time to live
-  writer.put8(kUdp);
-  writer.put16(0xffff);  // checksum
-  writer.put(ends.source);
-  writer.put(ends.destination);
+  if (ends.source.ipv4()) {
+    put_ipv4(writer, ends, udp_bytes);
+  } else {
+    put_ipv6(writer, ends, udp_bytes);
+  }
   writer.put16(ends.source_port);
   writer.put16(ends.destination_port);
   writer.put16(udp_bytes);
   writer.put16(0xffff);  // checksum
   std::memcpy(writer.at, payload, sizeof(Bth));
   writer.at[kBthReserved] = std::byte{0xff};
-  const uint32_t crc = crc32(~0u, head, sizeof head);
+  const auto head_bytes = static_cast<size_t>(writer.at - head) + sizeof(Bth);
+  const uint32_t crc = crc32(~0u, head, head_bytes);
   return ~crc32(crc, payload + sizeof(Bth), bytes - sizeof(Bth));
 }
 

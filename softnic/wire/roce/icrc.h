@@ -2,29 +2,30 @@
 //
 // The invariant CRC at the end of a RoCE v2 datagram: Ethernet's CRC32 over what no router changes.
 //
-//   8 bytes of ones | IPv4 header | UDP header | BTH ... padding
+//   8 bytes of ones | IPv4 or IPv6 header | UDP header | BTH ... padding
 //
-// Fields that change on the way count as ones: type of service, time to live, the two checksums,
-// FECN, BECN and the six bits behind them. Sources: InfiniBand Architecture Specification, annex
-// A17; which bytes it means in practice, Linux' drivers/infiniband/sw/rxe/rxe_icrc.c.
+// Fields that change on the way count as ones: type of service or traffic class and flow label,
+// time to live or hop limit, the checksums, FECN, BECN and the six bits behind them. Sources:
+// InfiniBand Architecture Specification, annex A17; which bytes it means in practice, Linux'
+// drivers/infiniband/sw/rxe/rxe_icrc.c.
 //
 // Identification and flags of the IPv4 header count as well, and a UDP socket sees neither. This
 // NIC takes for granted what Linux sends from an unconnected socket that forbids fragments
 // (IP_PMTUDISC_DO and _PROBE): identification 0, don't fragment.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 
+#include "softnic/wire/roce/address.h"
+
 namespace peal::softnic::roce {
 
-using Ipv4 = std::array<uint8_t, 4>;
-
-/// The ends of a datagram, as the IP and UDP headers name them; ports in host order.
+/// The ends of a datagram, as the IP and UDP headers name them; ports in host order. Both addresses
+/// are of one kind.
 struct Ends {
-  Ipv4 source;
-  Ipv4 destination;
+  Address source;
+  Address destination;
   uint16_t source_port;
   uint16_t destination_port;
   uint16_t identification = 0;  // of the IPv4 header

@@ -24,12 +24,40 @@ constexpr size_t kBatch = 64;
 /// largest path MTU, if it is allowed.
 constexpr int kBufferBytes = 4 << 20;
 
-sockaddr_in socket_address(const Ipv4& address) {
-  sockaddr_in to = {};
-  to.sin_family = AF_INET;
-  to.sin_port = htons(kUdpPort);
-  std::memcpy(&to.sin_addr, address.data(), address.size());
+/// As the kernel has it; of an IPv4 address the first 16 bytes.
+union SocketAddress {
+  sockaddr any;
+  sockaddr_in ipv4;
+  sockaddr_in6 ipv6;
+};
+constexpr size_t kPrefix = 12;  // of an address of IPv4
+
+socklen_t bytes_of(const Address& address) {
+  return address.ipv4() ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+}
+
+SocketAddress socket_address(const Address& address) {
+  SocketAddress to{.ipv6 = {}};
+  if (address.ipv4()) {
+    to.ipv4.sin_family = AF_INET;
+    to.ipv4.sin_port = htons(kUdpPort);
+    std::memcpy(&to.ipv4.sin_addr, &address.byte[kPrefix], sizeof to.ipv4.sin_addr);
+  } else {
+    to.ipv6.sin6_family = AF_INET6;
+    to.ipv6.sin6_port = htons(kUdpPort);
+    std::memcpy(&to.ipv6.sin6_addr, address.byte.data(), address.byte.size());
+  }
   return to;
+}
+
+Address address_in(const SocketAddress& from) {
+  Address address(0, 0, 0, 0);
+  if (from.any.sa_family == AF_INET) {
+    std::memcpy(&address.byte[kPrefix], &from.ipv4.sin_addr, sizeof from.ipv4.sin_addr);
+  } else {
+    std::memcpy(address.byte.data(), &from.ipv6.sin6_addr, address.byte.size());
+  }
+  return address;
 }
 
 void set(const Fd& fd, int level, int name, int value) {
@@ -51,41 +79,46 @@ struct Socket::Batch {
 
   size_t count = 0;
   std::array<Datagram, kBatch> datagram;
-  std::array<sockaddr_in, kBatch> address;
+  std::array<SocketAddress, kBatch> address;
   std::array<iovec, kBatch> vector;
   std::array<mmsghdr, kBatch> message;
 
-  Batch() {
+  explicit Batch(const Address& own) {
     for (size_t i = 0; i < kBatch; ++i) {
       vector[i] = {datagram[i].data(), kMostDatagram};
       message[i] = {};
       message[i].msg_hdr.msg_name = &address[i];
-      message[i].msg_hdr.msg_namelen = sizeof address[i];
+      message[i].msg_hdr.msg_namelen = bytes_of(own);
       message[i].msg_hdr.msg_iov = &vector[i];
       message[i].msg_hdr.msg_iovlen = 1;
     }
   }
 };
 
-std::string name_of(const Ipv4& address) {
-  std::string name;
-  for (const uint8_t byte : address) name += (name.empty() ? "" : ".") + std::to_string(byte);
+std::string name_of(const Address& address) {
+  char name[INET6_ADDRSTRLEN] = "";
+  const bool short_one = address.ipv4();
+  inet_ntop(short_one ? AF_INET : AF_INET6, &address.byte[short_one ? kPrefix : 0], name,
+            sizeof name);
   return name;
 }
 
-Socket::Socket(const std::vector<Ipv4>& addresses)
-    : fd_(socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)),
-      out_(std::make_unique<Batch>()),
-      in_(std::make_unique<Batch>()) {
+Socket::Socket(const std::vector<Address>& addresses) {
   std::string tried;
-  int error = fd_ ? EADDRINUSE : errno;
-  for (const Ipv4& address : addresses) {
-    const sockaddr_in place = socket_address(address);
-    if (!fd_) break;
-    if (bind(fd_.get(), reinterpret_cast<const sockaddr*>(&place), sizeof place) == 0) {
+  int error = EADDRINUSE;
+  for (const Address& address : addresses) {
+    const SocketAddress place = socket_address(address);
+    fd_ = Fd(socket(place.any.sa_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (fd_ && bind(fd_.get(), &place.any, bytes_of(address)) == 0) {
       address_ = address;
+      out_ = std::make_unique<Batch>(address);
+      in_ = std::make_unique<Batch>(address);
       // Its datagrams have the identification that the ICRC counts on, and no kernel cuts them.
-      set(fd_, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE);
+      if (address.ipv4()) {
+        set(fd_, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE);
+      } else {
+        set(fd_, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE);
+      }
       set_buffer(fd_, SO_RCVBUFFORCE, SO_RCVBUF);
       set_buffer(fd_, SO_SNDBUFFORCE, SO_SNDBUF);
       return;
@@ -105,7 +138,7 @@ std::byte* Socket::reserve() {
   return out_->count == kBatch ? nullptr : out_->datagram[out_->count].data();
 }
 
-void Socket::commit(const Ipv4& to, size_t bytes) {
+void Socket::commit(const Address& to, size_t bytes) {
   const size_t i = out_->count++;
   out_->address[i] = socket_address(to);
   out_->vector[i].iov_len = bytes;
@@ -149,13 +182,12 @@ const std::vector<Arrived>& Socket::receive() {
   if (got > 0) hear_others();
   for (int n = 0; n < got; ++n) {
     const auto i = static_cast<size_t>(n);
-    Arrived one = {.from = {},
-                   .from_port = ntohs(in.address[i].sin_port),
-                   .memory = in.datagram[i].data(),
-                   .bytes = in.message[i].msg_len};
-    std::memcpy(one.from.data(), &in.address[i].sin_addr, one.from.size());
+    const Arrived one = {.from = address_in(in.address[i]),
+                         .from_port = ntohs(in.address[i].ipv4.sin_port),  // where IPv6 has it, too
+                         .memory = in.datagram[i].data(),
+                         .bytes = in.message[i].msg_len};
     arrived_.push_back(one);
-    in.message[i].msg_hdr.msg_namelen = sizeof in.address[i];
+    in.message[i].msg_hdr.msg_namelen = bytes_of(address_);
   }
   return arrived_;
 }

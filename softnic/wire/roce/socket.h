@@ -15,20 +15,20 @@
 
 namespace peal::softnic::roce {
 
-std::string name_of(const Ipv4& address);
+std::string name_of(const Address& address);
 
 class Socket : public Datagrams {
  public:
   /// Takes the first of the addresses whose port 4791 is free. Throws std::system_error naming
   /// them.
-  explicit Socket(const std::vector<Ipv4>& addresses);
+  explicit Socket(const std::vector<Address>& addresses);
   ~Socket() override;
   Socket(const Socket&) = delete;
   Socket& operator=(const Socket&) = delete;
 
-  const Ipv4& address() const override { return address_; }
+  const Address& address() const override { return address_; }
   std::byte* reserve() override;
-  void commit(const Ipv4& to, size_t bytes) override;
+  void commit(const Address& to, size_t bytes) override;
   void flush() override;
   const std::vector<Arrived>& receive() override;
   int take_trouble() override;
@@ -39,7 +39,7 @@ class Socket : public Datagrams {
   size_t send_some(size_t from);
 
   Fd fd_;
-  Ipv4 address_ = {};
+  Address address_;
   int trouble_ = 0;
   std::unique_ptr<Batch> out_;
   std::unique_ptr<Batch> in_;

@@ -31,11 +31,23 @@ constexpr uint64_t kLongestPatience = 64'000'000;
 
 constexpr uint8_t kHopLimit = 64;
 
-/// What an engine finds in front of a datagram's data: 20 bytes of zeros, then the IPv4 header.
-GlobalHeader header_of(const Arrived& datagram, const Ipv4& to) {
+/// What an engine finds in front of a datagram's data: the IPv6 header, or 20 bytes of zeros and
+/// the IPv4 header.
+GlobalHeader header_of(const Arrived& datagram, const Address& to) {
   constexpr size_t kUdpHeader = 8;
   constexpr uint8_t kUdp = 17;
   GlobalHeader header = {};
+  if (!to.ipv4()) {
+    const size_t follows = kUdpHeader + datagram.bytes;
+    header.byte[0] = 0x60;
+    header.byte[4] = static_cast<uint8_t>(follows >> 8);
+    header.byte[5] = static_cast<uint8_t>(follows);
+    header.byte[6] = kUdp;
+    header.byte[7] = kHopLimit;
+    std::copy(datagram.from.byte.begin(), datagram.from.byte.end(), header.byte + 8);
+    std::copy(to.byte.begin(), to.byte.end(), header.byte + 24);
+    return header;
+  }
   uint8_t* const at = header.byte + 20;
   const size_t total = 20 + kUdpHeader + datagram.bytes;
   at[0] = 0x45;
@@ -44,8 +56,8 @@ GlobalHeader header_of(const Arrived& datagram, const Ipv4& to) {
   at[6] = 0x40;  // don't fragment
   at[8] = kHopLimit;
   at[9] = kUdp;
-  std::copy(datagram.from.begin(), datagram.from.end(), at + 12);
-  std::copy(to.begin(), to.end(), at + 16);
+  std::copy(datagram.from.byte.begin() + 12, datagram.from.byte.end(), at + 12);
+  std::copy(to.byte.begin() + 12, to.byte.end(), at + 16);
   return header;
 }
 
@@ -103,7 +115,7 @@ bool UdpWire::window_is_full(const Packet& packet) const {
 SendStatus UdpWire::send(uint16_t lid, const Packet& packet, const Payload& payload) {
   if (port_down(port_, now_)) return SendStatus::kSent;
   if (window_is_full(packet)) return SendStatus::kFull;
-  const std::optional<Ipv4> to = remotes_.address_of(lid);
+  const std::optional<Address> to = remotes_.address_of(lid);
   if (!to) return SendStatus::kAbsent;
   const RoceFrame frame = request_frame(packet, payload);
   if (!emit(*to, frame, payload, bytes_ahead(packet, payload))) return SendStatus::kFull;
@@ -113,7 +125,8 @@ SendStatus UdpWire::send(uint16_t lid, const Packet& packet, const Payload& payl
 
 /// Sends a frame with the payload from `ahead` bytes on. False if it cannot leave now, or what it
 /// names has gone: nobody sees it then.
-bool UdpWire::emit(const Ipv4& to, const RoceFrame& frame, const Payload& payload, uint32_t ahead) {
+bool UdpWire::emit(const Address& to, const RoceFrame& frame, const Payload& payload,
+                   uint32_t ahead) {
   std::byte* const place = network_.reserve();
   if (place == nullptr) return false;
   if (frame.bytes > kMostPayload) return false;
@@ -135,7 +148,7 @@ bool UdpWire::emit(const Ipv4& to, const RoceFrame& frame, const Payload& payloa
 /// False when the memory that it brings has gone: the peer hears that instead.
 bool UdpWire::answer(const Connection& connection, const Packet& packet, const Payload& payload,
                      Opcode data, uint32_t messages) {
-  const Ipv4& to = connection.peer;
+  const Address& to = connection.peer;
   std::optional<RoceFrame> frame = answer_frame(packet, payload, data, messages);
   if (!frame) return true;
   frame->pkey = connection.pkey;
@@ -231,7 +244,7 @@ void UdpWire::take_datagram(const Arrived& datagram, const RoceFrame& frame) {
   Packet packet = {};
   packet.kind = PacketKind::kRequest;
   packet.opcode = immediate ? mlx5::Opcode::kSendImm : mlx5::Opcode::kSend;
-  packet.opmod = kHeadersIpv4;
+  packet.opmod = network_.address().ipv4() ? kHeadersIpv4 : kHeadersIpv6;
   packet.flags = static_cast<uint8_t>(kDatagram | kGlobal | kLastOfMessage |
                                       (frame.solicited ? kSolicited : 0));
   packet.destination = frame.qpn;

@@ -70,7 +70,7 @@ class UdpWire {
     Inbound inbound;
     Packet held = {};
     bool holds = false;
-    Ipv4 peer = {};
+    Address peer;
     uint16_t pkey = 0;
   };
   class Answers;
@@ -84,7 +84,7 @@ class UdpWire {
   void take_request(const Arrived& datagram, const RoceFrame& frame, const QueuePair& qp);
   void take_answer(const RoceFrame& frame);
   void acknowledge(uint32_t qpn);
-  bool emit(const Ipv4& to, const RoceFrame& frame, const Payload& payload, uint32_t ahead);
+  bool emit(const Address& to, const RoceFrame& frame, const Payload& payload, uint32_t ahead);
   bool answer(const Connection& connection, const Packet& packet, const Payload& payload,
               Opcode data, uint32_t messages);
 

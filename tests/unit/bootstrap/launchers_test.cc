@@ -46,6 +46,19 @@ void run_torch(int size, std::uint16_t port, const std::string& run = "none\n0")
 
 TEST(Torchrun, JoinsByWhatAllRanksKnow) { run_torch(3, some_port()); }
 
+TEST(Torchrun, JoinsByIpv6) {
+  if (!Fd(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0))) GTEST_SKIP() << "no IPv6 here";
+  const std::uint16_t port = some_port();
+  const auto join = [port](int rank, const char* host) {
+    TorchJob job = torch_job(rank, 3, port);
+    job.host = host;
+    make_torchrun(job, kPatient)->barrier();
+  };
+  std::jthread first([&] { join(1, "[::1]"); });
+  std::jthread second([&] { join(2, "[::1]"); });
+  join(0, "[::1]");
+}
+
 // Each port is taken by somebody who does not answer, answers something else, or is another job.
 TEST(Torchrun, FindsRankZeroAmongStrangers) {
   const std::uint16_t port = some_port();

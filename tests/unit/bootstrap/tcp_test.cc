@@ -186,11 +186,7 @@ TEST_P(Tcp, JoinsAndGathersInRankOrder) {
 
 TEST(MakeTcp, JoinsByIpv6) {
   if (!Fd(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0))) GTEST_SKIP() << "no IPv6 here";
-  TcpRoot root("[::1]");
-  EXPECT_EQ(root.id().to_string().size(), 68U);
   expect_no_errors(run_job(TcpRoot("::1"), {1, 2}, 3, kPatient));
-  const Error taken = error_of([&] { TcpRoot second(root.id()); });
-  EXPECT_TRUE(contains(taken, "bind to [::1]:" + std::to_string(root.id().port))) << taken.what();
 }
 
 TEST(MakeTcp, JoinsBetweenProcesses) {

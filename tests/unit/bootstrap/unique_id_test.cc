@@ -90,6 +90,14 @@ TEST(TcpRoot, RefusesALinkLocalAddress) {
   EXPECT_TRUE(contains(error, "'fe80::1' is a link-local address")) << error.what();
 }
 
+TEST(TcpRoot, ListensByIpv6) {
+  if (!Fd(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0))) GTEST_SKIP() << "no IPv6 here";
+  const TcpRoot root("[::1]");
+  EXPECT_EQ(root.id().to_string().size(), 68U);
+  const Error error = error_of([&] { TcpRoot second(root.id()); });
+  EXPECT_TRUE(contains(error, "bind to [::1]:" + std::to_string(root.id().port))) << error.what();
+}
+
 TEST(TcpRoot, SaysWhenThePortIsTaken) {
   const TcpRoot first;
   const Error error = error_of([&] { TcpRoot second(first.id()); });

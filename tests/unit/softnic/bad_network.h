@@ -27,7 +27,7 @@ struct Badness {
 /// The datagrams that go to one end, each in an allocation of exactly its size.
 struct Mailbox {
   struct Letter {
-    roce::Ipv4 from;
+    roce::Address from;
     std::vector<std::byte> bytes;
   };
   std::deque<Letter> letters;
@@ -36,12 +36,12 @@ struct Mailbox {
 /// One end. What goes out is also kept, for tests that look.
 class End : public roce::Datagrams {
  public:
-  End(roce::Ipv4 address, Mailbox& mine, Mailbox& theirs, Badness badness)
+  End(roce::Address address, Mailbox& mine, Mailbox& theirs, Badness badness)
       : address_(address), mine_(mine), theirs_(theirs), badness_(badness), random_(badness.seed) {}
 
-  const roce::Ipv4& address() const override { return address_; }
+  const roce::Address& address() const override { return address_; }
   std::byte* reserve() override { return next_.data(); }
-  void commit(const roce::Ipv4&, size_t bytes) override {
+  void commit(const roce::Address&, size_t bytes) override {
     const std::vector<std::byte> datagram(next_.begin(), next_.begin() + static_cast<long>(bytes));
     sent.push_back(datagram);
     if (happens(badness_.loss)) return;
@@ -70,7 +70,7 @@ class End : public roce::Datagrams {
  private:
   bool happens(double chance) { return std::uniform_real_distribution<>(0, 1)(random_) < chance; }
 
-  roce::Ipv4 address_;
+  roce::Address address_;
   Mailbox& mine_;
   Mailbox& theirs_;
   Badness badness_;
@@ -84,7 +84,7 @@ class End : public roce::Datagrams {
 struct Host {
   static constexpr uint16_t kPeer = 0x4000;  // the first that RemoteNics gives
 
-  Host(uint16_t lid, End& network, const roce::Ipv4& peer, uint32_t psn)
+  Host(uint16_t lid, End& network, const roce::Address& peer, uint32_t psn)
       : side(lid, kPeer, psn), end(network), udp(*side.port, end, remotes) {
     EXPECT_EQ(remotes.lid_for(peer), kPeer);
     side.qp().attributes.network = Network::kRoceV2;
@@ -120,7 +120,7 @@ struct Host {
 
   Side side;
   End& end;
-  roce::RemoteNics remotes;
+  roce::RemoteNics remotes{{192, 0, 2, 1}};
   roce::UdpWire udp;
   Pages entries{4096};
   uint32_t received = 0;
@@ -128,8 +128,8 @@ struct Host {
 static_assert(Wire<Host> && ReachesFar<Host>);
 
 struct Far {
-  static constexpr roce::Ipv4 kHere = {192, 0, 2, 1};
-  static constexpr roce::Ipv4 kThere = {192, 0, 2, 2};
+  static constexpr roce::Address kHere = {192, 0, 2, 1};
+  static constexpr roce::Address kThere = {192, 0, 2, 2};
 
   explicit Far(Badness badness = {}, uint32_t psn = 0)
       : here(kHere, to_here, to_there, badness),

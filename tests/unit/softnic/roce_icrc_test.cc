@@ -63,13 +63,38 @@ TEST(Icrc, IsThatOfScapysExample) {
   EXPECT_EQ(std::memcmp(datagram.data() + datagram.size() - 4, crc.data(), 4), 0);
 }
 
+// Python's zlib.crc32 over ones, the headers as rxe_icrc.c masks them (6fffffff, 17, hop limit ff),
+// and the packet: fd00::1 > fd00::2, a WRITE.
+TEST(Icrc, IsThatOfLinuxForIpv6) {
+  auto datagram =
+      bytes_of({0x0a, 0x00, 0xff, 0xff, 0x00, 0x00, 0x00, 0xd3, 0x80, 0xcf, 0x17, 0x10,
+                0,    1,    2,    3,    4,    5,    6,    7,    8,    9,    10,   11,
+                12,   13,   14,   15,   16,   17,   18,   19,   0x40, 0xa4, 0xf9, 0x85});
+  Address source;
+  Address destination;
+  source.byte = {0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+  destination.byte = {0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2};
+  const Ends ends{source, destination, kUdpPort, kUdpPort};
+  EXPECT_TRUE(sealed(ends, datagram.data(), datagram.size()));
+  for (size_t i = 0; i < datagram.size(); ++i) {
+    auto broken = datagram;
+    broken[i] ^= std::byte{1};
+    EXPECT_EQ(sealed(ends, broken.data(), broken.size()), i == 4) << i;
+  }
+  for (const size_t i : {0u, 11u, 15u}) {
+    Ends other = ends;
+    other.destination.byte[i] ^= 1;
+    EXPECT_FALSE(sealed(other, datagram.data(), datagram.size())) << i;
+  }
+}
+
 TEST(Icrc, NamesTheEnds) {
   std::vector<std::byte> datagram(40);
   const Ends ends{{10, 0, 0, 1}, {10, 0, 0, 2}, 4791, kUdpPort};
   seal(ends, datagram.data(), 36);
   EXPECT_TRUE(sealed(ends, datagram.data(), 40));
   Ends other = ends;
-  other.source[3] = 3;
+  other.source.byte[15] = 3;
   EXPECT_FALSE(sealed(other, datagram.data(), 40));
   other = ends;
   other.source_port = 4790;

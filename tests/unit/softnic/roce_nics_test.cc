@@ -215,8 +215,8 @@ TEST_F(RoceNics, WithoutASettingThereIsNoneEither) {
 
 TEST_F(RoceNics, WhatIsNoAddressIsAnError) {
   stay_apart();
-  for (const char* wrong :
-       {"", "here", "127.0.0.1,", "127.0.0.300", "::1", "0.0.0.0", "224.0.0.1"}) {
+  for (const char* wrong : {"", "here", "127.0.0.1,", "127.0.0.300", "::", "fe80::1", "ff02::1",
+                            "::ffff:127.0.0.1", "0.0.0.0", "224.0.0.1"}) {
     ASSERT_EQ(setenv("PEAL_SOFTNIC_UDP", wrong, 1), 0);
     EXPECT_THROW(Settings::from_environment(), std::invalid_argument) << wrong;
   }

@@ -2,6 +2,7 @@
 //
 // What a RoCE responder makes of a requester of another make, which is played by frames written by
 // hand: rows of packets, repeats, stragglers, and bytes that are no packets.
+#include "softnic/wire/roce/icrc.h"
 #include "softnic/wire/roce/udp_wire.h"
 #include "tests/unit/softnic/bad_network.h"
 
@@ -190,11 +191,25 @@ TEST(UdpWire, AnswersAreOfThePartitionOfTheQueuePair) {
 }
 
 TEST(UdpWire, OnlyHostsHaveANumber) {
-  roce::RemoteNics remotes;
+  roce::RemoteNics remotes({192, 0, 2, 1});
   EXPECT_EQ(remotes.lid_for({0, 0, 0, 1}), 0);
   EXPECT_EQ(remotes.lid_for({224, 0, 0, 1}), 0);
   EXPECT_EQ(remotes.lid_for({255, 255, 255, 255}), 0);
   EXPECT_NE(remotes.lid_for({223, 0, 0, 1}), 0);
+}
+
+TEST(UdpWire, HostsOfIpv6HaveANumberForThoseOfIpv6) {
+  const auto address = [](uint8_t first, uint8_t second, uint8_t last) {
+    return roce::Address(
+        std::array<uint8_t, 16>{first, second, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last});
+  };
+  roce::RemoteNics remotes(address(0xfd, 0, 1));
+  EXPECT_NE(remotes.lid_for(address(0xfd, 0, 2)), 0);
+  EXPECT_EQ(remotes.lid_for(address(0xfd, 0, 2)), remotes.known_lid(address(0xfd, 0, 2)));
+  EXPECT_EQ(remotes.lid_for({10, 0, 0, 1}), 0) << "IPv4";
+  EXPECT_EQ(remotes.lid_for(address(0xfe, 0x80, 2)), 0) << "link-local";
+  EXPECT_EQ(remotes.lid_for(address(0xff, 2, 1)), 0) << "multicast";
+  EXPECT_EQ(remotes.lid_for(roce::Address()), 0);
 }
 
 TEST(UdpWire, AConnectionAnewKnowsNothingOfTheOneBefore) {
