@@ -16,8 +16,9 @@ namespace {
 constexpr size_t kStep = 8;
 using Tables = std::array<std::array<uint32_t, 256>, kStep>;
 
+constexpr uint32_t kPolynomial = 0xedb88320;
+
 constexpr Tables make_tables() {
-  constexpr uint32_t kPolynomial = 0xedb88320;
   Tables tables = {};
   for (uint32_t byte = 0; byte < 256; ++byte) {
     uint32_t crc = byte;
@@ -73,12 +74,69 @@ uint32_t step(uint32_t crc, const std::byte* from) {
          kTables[2][word >> 40 & 0xff] ^ kTables[1][word >> 48 & 0xff] ^ kTables[0][word >> 56];
 }
 
+// Checksums as polynomials, x^0 in the highest bit. A bit of zero multiplies by x.
+constexpr uint32_t kOne = 1u << 31;
+
+constexpr uint32_t times_x(uint32_t a) { return (a & 1) != 0 ? a >> 1 ^ kPolynomial : a >> 1; }
+
+constexpr uint32_t product(uint32_t a, uint32_t b) {
+  uint32_t sum = 0;
+  for (; a != 0; a <<= 1, b = times_x(b)) {
+    if ((a & kOne) != 0) sum ^= b;
+  }
+  return sum;
+}
+
+constexpr uint32_t power_of_x(uint32_t exponent) {
+  uint32_t power = kOne;
+  for (uint32_t square = kOne >> 1; exponent != 0;
+       exponent >>= 1, square = product(square, square)) {
+    if ((exponent & 1) != 0) power = product(power, square);
+  }
+  return power;
+}
+
+/// What takes a checksum back by a byte of zeros. The powers of x come round after 2^32 - 1.
+constexpr uint32_t kByteBack = power_of_x(~0u - 8);
+static_assert(product(kByteBack, power_of_x(8)) == kOne);
+
+constexpr size_t kColumns = 64;
+/// Takes it back by 0, 1, 2 ... bytes; and by 0, 64, 128 ...
+struct Back {
+  std::array<uint32_t, kColumns> bytes;
+  std::array<uint32_t, kColumns + 8> columns;
+};
+
+constexpr Back make_back() {
+  Back back = {};
+  uint32_t power = kOne;
+  for (uint32_t& entry : back.bytes) {
+    entry = power;
+    power = product(power, kByteBack);
+  }
+  const uint32_t column = power;
+  power = kOne;
+  for (uint32_t& entry : back.columns) {
+    entry = power;
+    power = product(power, column);
+  }
+  return back;
+}
+
+constexpr Back kBack = make_back();
+
+uint32_t taken_back(uint32_t crc, size_t bytes) {
+  return product(kBack.columns[bytes / kColumns], product(kBack.bytes[bytes % kColumns], crc));
+}
+
 constexpr size_t kIpv4Bytes = 20;
 constexpr size_t kIpv6Bytes = 40;
 constexpr size_t kUdpBytes = 8;
 constexpr uint32_t kUdpProtocol = 17;
 constexpr size_t kOnes = 8;  // stand for an InfiniBand link's header
 constexpr size_t kBthReserved = 4;
+constexpr size_t kIdentification = 4;  // its place in the IPv4 header
+static_assert(kIpv4Bytes + kUdpBytes + kMostDatagram < kColumns * kBack.columns.size());
 
 struct Writer {
   std::byte* at;
@@ -165,15 +223,36 @@ void seal(const Ends& ends, std::byte* payload, size_t bytes) {
   for (size_t i = 0; i < kIcrcBytes; ++i) payload[bytes + i] = static_cast<std::byte>(crc >> 8 * i);
 }
 
+namespace {
+
+/// The ICRC that is right, and the one that is there, in their difference: 0 for none.
+uint32_t difference(const Ends& ends, const std::byte* payload, size_t covered) {
+  uint32_t there = 0;
+  for (size_t i = 0; i < kIcrcBytes; ++i) {
+    there |= static_cast<uint32_t>(payload[covered + i]) << 8 * i;
+  }
+  return there ^ icrc(ends, payload, covered);
+}
+
+}  // namespace
+
 bool sealed(const Ends& ends, const std::byte* payload, size_t bytes) {
   if (bytes < sizeof(Bth) + kIcrcBytes) return false;
+  return difference(ends, payload, bytes - kIcrcBytes) == 0;
+}
+
+std::optional<uint16_t> identification_of(const Ends& ends, const std::byte* payload,
+                                          size_t bytes) {
+  if (bytes < sizeof(Bth) + kIcrcBytes) return std::nullopt;
   const size_t covered = bytes - kIcrcBytes;
-  const uint32_t crc = icrc(ends, payload, covered);
-  uint32_t difference = 0;
-  for (size_t i = 0; i < kIcrcBytes; ++i) {
-    difference |= static_cast<uint32_t>(payload[covered + i]) ^ (crc >> 8 * i & 0xff);
-  }
-  return difference == 0;
+  Ends unnumbered = ends;
+  unnumbered.identification = 0;
+  const uint32_t made = difference(unnumbered, payload, covered);
+  if (made == 0) return uint16_t{0};
+  if (!ends.source.ipv4()) return std::nullopt;  // IPv6 has no number
+  const uint32_t number = taken_back(made, kIpv4Bytes - kIdentification + kUdpBytes + covered);
+  if (number > 0xffff) return std::nullopt;
+  return static_cast<uint16_t>(number << 8 | number >> 8);  // its first byte went in first
 }
 
 }  // namespace peal::softnic::roce

@@ -9,13 +9,17 @@
 // InfiniBand Architecture Specification, annex A17; which bytes it means in practice, Linux'
 // drivers/infiniband/sw/rxe/rxe_icrc.c.
 //
-// Identification and flags of the IPv4 header count as well, and a UDP socket sees neither. This
-// NIC takes for granted what Linux sends from an unconnected socket that forbids fragments
-// (IP_PMTUDISC_DO and _PROBE): identification 0, don't fragment.
+// Identification and flags of the IPv4 header count as well, and a UDP socket sees neither. What it
+// sends has what Linux gives an unconnected socket that forbids fragments (IP_PMTUDISC_DO and
+// _PROBE): identification 0, don't fragment. Others (Linux' rxe, hardware) forbid fragments, too,
+// but number their datagrams. CRCs are linear: the difference that a number makes, and no other,
+// goes back to 16 bits at its place. So identification_of() finds all but one in 65536 changes of a
+// datagram, sealed() all but one in 2^32.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "softnic/wire/roce/address.h"
 
@@ -43,5 +47,8 @@ uint32_t icrc(const Ends& ends, const std::byte* payload, size_t bytes);
 void seal(const Ends& ends, std::byte* payload, size_t bytes);
 /// The last 4 of `bytes` bytes are the ICRC of those before. False for what is too short, too.
 bool sealed(const Ends& ends, const std::byte* payload, size_t bytes);
+/// The identification with which it is so; nothing if there is none. `bytes` is at most
+/// kMostDatagram.
+std::optional<uint16_t> identification_of(const Ends& ends, const std::byte* payload, size_t bytes);
 
 }  // namespace peal::softnic::roce

@@ -206,9 +206,27 @@ bool UdpWire::poll(uint64_t now) {
   return worked;
 }
 
-void UdpWire::take(const Arrived& datagram) {
+/// Its ICRC is right. That of a peer whose datagrams have no numbers (this NIC's kind) is held to
+/// all its 32 bits; that it has become another kind of NIC is believed when two in a row say so.
+bool UdpWire::is_whole(const Arrived& datagram) {
+  if (datagram.bytes > kMostDatagram) return false;
   const Ends ends{datagram.from, network_.address(), datagram.from_port, kUdpPort};
-  if (datagram.bytes > kMostDatagram || !sealed(ends, datagram.memory, datagram.bytes)) {
+  const auto number = identification_of(ends, datagram.memory, datagram.bytes);
+  const uint16_t lid = remotes_.known_lid(datagram.from);
+  if (!number || lid == 0) return number.has_value();
+  const auto [peer, fresh] = numbers_.try_emplace(lid);
+  Numbers& numbers = peer->second;
+  if (*number == 0) {
+    numbers.doubt = false;
+    return true;
+  }
+  if (fresh || numbers.doubt) numbers.numbered = true;
+  numbers.doubt = true;
+  return numbers.numbered;
+}
+
+void UdpWire::take(const Arrived& datagram) {
+  if (!is_whole(datagram)) {
     ++counts_.wrong_icrc;
     return;
   }

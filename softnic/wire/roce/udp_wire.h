@@ -73,12 +73,18 @@ class UdpWire {
     Address peer;
     uint16_t pkey = 0;
   };
+  /// Whether a peer numbers its datagrams, by its IPv4 headers' identifications.
+  struct Numbers {
+    bool numbered = false;
+    bool doubt = false;  // one with a number came from a peer that has sent none
+  };
   class Answers;
 
   bool window_is_full(const Packet& packet) const;
   void watch(const Packet& packet);
   void hurry();
   bool goes_on(uint32_t qpn, Flow& flow) const;
+  bool is_whole(const Arrived& datagram);
   void take(const Arrived& datagram);
   void take_datagram(const Arrived& datagram, const RoceFrame& frame);
   void take_request(const Arrived& datagram, const RoceFrame& frame, const QueuePair& qp);
@@ -97,6 +103,7 @@ class UdpWire {
   uint32_t rest_ = 0;  // packets that READs may still be answered with in this poll
   std::unordered_map<uint32_t, Flow> flows_;              // by queue pair
   std::unordered_map<uint32_t, Connection> connections_;  // likewise
+  std::unordered_map<uint16_t, Numbers> numbers_;         // by LID
   std::vector<uint32_t> holding_;                         // queue pairs that hold one back
 };
 

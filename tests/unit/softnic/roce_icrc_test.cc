@@ -53,6 +53,37 @@ TEST(Icrc, IsThatOfAConnectX4Lx) {
   }
 }
 
+// The same, of which a UDP socket does not tell the identification: no other bit may differ.
+TEST(Icrc, HoldsForAnIdentificationThatIsNotKnown) {
+  auto datagram = bytes_of({0x81, 0x00, 0xff, 0xff, 0x40, 0x00, 0x01, 0x18, 0x00, 0x00, 0x00,
+                            0x00, 0,    0,    0,    0,    0,    0,    0,    0,    0,    0,
+                            0,    0,    0,    0,    0,    0,    0x82, 0xfd, 0x00, 0x2a});
+  Ends ends{{10, 0, 17, 1}, {10, 0, 18, 1}, 0, kUdpPort};
+  EXPECT_FALSE(sealed(ends, datagram.data(), datagram.size()));
+  EXPECT_EQ(identification_of(ends, datagram.data(), datagram.size()), 0x718c);
+  for (size_t bit = 0; bit < 8 * datagram.size(); ++bit) {
+    auto broken = datagram;
+    broken[bit / 8] ^= std::byte{1} << bit % 8;
+    EXPECT_EQ(identification_of(ends, broken.data(), broken.size()).has_value(), bit / 8 == 4)
+        << bit;
+  }
+  ends.source_port = 1;
+  EXPECT_FALSE(identification_of(ends, datagram.data(), datagram.size()));
+}
+
+TEST(Icrc, AnyIdentificationIsFoundBehindAnyLength) {
+  Ends ends{{10, 0, 0, 1}, {10, 0, 0, 2}, 0xc000, kUdpPort};
+  std::vector<std::byte> datagram(kMostDatagram, std::byte{0x3c});
+  for (size_t covered = sizeof(Bth); covered <= kMostDatagram - kIcrcBytes; ++covered) {
+    ends.identification = static_cast<uint16_t>(covered * 40503);
+    seal(ends, datagram.data(), covered);
+    EXPECT_EQ(identification_of(ends, datagram.data(), covered + kIcrcBytes), ends.identification);
+    datagram[covered / 2] ^= std::byte{0x10};
+    EXPECT_FALSE(identification_of(ends, datagram.data(), covered + kIcrcBytes)) << covered;
+    datagram[covered / 2] ^= std::byte{0x10};
+  }
+}
+
 TEST(Icrc, IsThatOfScapysExample) {
   auto datagram = bytes_of({0x24, 0x60, 0xff, 0xff, 0x00, 0x00, 0x00, 0xd3, 0x00, 0xcf, 0x17, 0x10,
                             'F',  '0',  0x81, 0x8b, 0xe2, 0x89, '5',  0xd9, 0x0e, 0x9a, 0x95, 'P',
@@ -106,6 +137,7 @@ TEST(Icrc, NothingShortIsSealed) {
   const Ends ends{{10, 0, 0, 1}, {10, 0, 0, 2}, 4791, kUdpPort};
   for (size_t bytes = 0; bytes <= datagram.size(); ++bytes) {
     EXPECT_FALSE(sealed(ends, datagram.data(), bytes)) << bytes;
+    EXPECT_FALSE(identification_of(ends, datagram.data(), bytes)) << bytes;
   }
 }
 

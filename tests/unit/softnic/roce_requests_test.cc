@@ -13,7 +13,8 @@ using roce::RoceFrame;
 using RoceOpcode = roce::Opcode;
 
 /// Seals a frame with that much payload, each byte `fill`, as the local end would send it.
-Mailbox::Letter letter_of(RoceFrame frame, uint32_t bytes = 0, int filler = 0x5a) {
+Mailbox::Letter letter_of(RoceFrame frame, uint32_t bytes = 0, int filler = 0x5a,
+                          uint16_t number = 0) {
   frame.bytes = bytes;
   frame.qpn = Side::kQpn;
   if (frame.pkey == 0) frame.pkey = kDefaultPkey;
@@ -21,7 +22,8 @@ Mailbox::Letter letter_of(RoceFrame frame, uint32_t bytes = 0, int filler = 0x5a
   const uint32_t headers = roce::encode(frame, datagram.data());
   std::memset(datagram.data() + headers, filler, bytes);
   const size_t covered = headers + bytes + roce::padding(bytes);
-  roce::seal({Far::kHere, Far::kThere, roce::kUdpPort, roce::kUdpPort}, datagram.data(), covered);
+  roce::seal({Far::kHere, Far::kThere, roce::kUdpPort, roce::kUdpPort, number}, datagram.data(),
+             covered);
   datagram.resize(covered + roce::kIcrcBytes);
   datagram.shrink_to_fit();
   return {Far::kHere, datagram};
@@ -239,6 +241,38 @@ TEST(UdpWire, StrangersAreNotHeard) {
   EXPECT_EQ(*pair.b.memory.as<uint64_t>(), 0x5a5a5a5a5a5a5a5au);
 }
 
+// As hardware and Linux' rxe do it: by the IPv4 header's identification, which no socket tells.
+TEST(UdpWire, APeerMayNumberItsDatagrams) {
+  Far pair;
+  const auto write = [](uint32_t psn, uint16_t number) {
+    return letter_of(frame_of(RoceOpcode::kWriteOnly, psn, 0, 8), 8, 0x5a, number);
+  };
+  deliver(pair, write(0, 0xfffe));
+  deliver(pair, write(1, 0xffff));
+  deliver(pair, write(2, 0));
+  deliver(pair, write(3, 1));
+  deliver(pair, write(4, 1000));
+  EXPECT_EQ(pair.b.qp().receive.expected_psn, 5u);
+  EXPECT_EQ(pair.remote.udp.counts().wrong_icrc, 0u);
+}
+
+// One number from a peer that has none is damage; a second one in a row, another kind of NIC.
+TEST(UdpWire, ANumberFromAPeerThatHasNoneIsNotBelievedAtOnce) {
+  Far pair;
+  const auto write = [](uint32_t psn, uint16_t number) {
+    return letter_of(frame_of(RoceOpcode::kWriteOnly, psn, 0, 8), 8, 0x5a, number);
+  };
+  deliver(pair, write(0, 0));
+  deliver(pair, write(1, 7));
+  EXPECT_EQ(pair.b.qp().receive.expected_psn, 1u);
+  deliver(pair, write(1, 0));
+  deliver(pair, write(2, 9));
+  EXPECT_EQ(pair.b.qp().receive.expected_psn, 2u);
+  deliver(pair, write(2, 10));
+  EXPECT_EQ(pair.b.qp().receive.expected_psn, 3u);
+  EXPECT_EQ(pair.remote.udp.counts().wrong_icrc, 2u);
+}
+
 /// One of each kind, with the sequence number 0.
 std::vector<Mailbox::Letter> valid_letters() {
   std::vector<Mailbox::Letter> letters;
@@ -268,6 +302,7 @@ TEST(UdpWire, WhatIsChangedOnTheWayIsDropped) {
   const auto letters = valid_letters();
   std::mt19937 random(11);
   Far pair;
+  deliver(pair, letters[0]);  // from a peer that does not number its datagrams
   for (int run = 0; run < 10'000; ++run) {
     auto letter = letters[random() % letters.size()];
     const auto before = letter.bytes;
@@ -278,7 +313,7 @@ TEST(UdpWire, WhatIsChangedOnTheWayIsDropped) {
     if (letter.bytes == before) continue;
     deliver(pair, letter);
   }
-  EXPECT_EQ(pair.remote.udp.counts().taken, 0u);
+  EXPECT_EQ(pair.remote.udp.counts().taken, 1u);
   EXPECT_EQ(pair.b.qp().state, QpState::kReadyToSend);
 }
 
