@@ -58,8 +58,8 @@ class Nic {
   uint64_t guid() const { return fabric_.guid(); }
 
   /// Which fabric that is, where its files lie, and what the last trouble there was ("": none): see
-  /// Fabric. What reaches others by UDP is on the fabric of all that do.
-  uint64_t fabric() const { return far_ == nullptr ? fabric_.identity() : kEveryHost; }
+  /// Fabric. 0 for one that reaches others by UDP.
+  uint64_t fabric() const { return far_ == nullptr ? fabric_.identity() : 0; }
   const std::string& directory() const { return fabric_.directory(); }
   std::string trouble() const { return fabric_.trouble(); }
 
@@ -171,8 +171,6 @@ class Nic {
   bool wants_gpu(bool memory_of_gpu) const;
   void move_to_gpu(const void* address);
   Key as_engine_has(const Key& config) const;
-
-  static constexpr uint64_t kEveryHost = 0x526f434576'32;  // no folder's, but for chance
 
   Settings settings_;
   PresentedDevice device_;

@@ -189,8 +189,9 @@ void check_fabrics(Bootstrap& group, const Rails& rails, std::span<const RailEnd
             "the same PEAL_SOFTNIC_DIR and PEAL_SOFTNIC_FABRIC; containers must share that folder, "
             "not only its name: docker run --ipc=host for /dev/shm, a volume for any other "
             "(docs/running.md)"
-          : "a software NIC reaches software NICs only. Choose NICs of one kind on all PEs "
-            "(PEAL_HCA, PEAL_IBVERBS and PEAL_MLX5)");
+          : "a software NIC without an address reaches software NICs of its host only. Give it one "
+            "(PEAL_SOFTNIC_UDP, docs/roce.md), or choose NICs of one kind on all PEs (PEAL_HCA, "
+            "PEAL_IBVERBS and PEAL_MLX5)");
 }
 
 void check_rail_ends(std::span<const RailEnds> ends, const QueueShape& shape, bool with_itself) {

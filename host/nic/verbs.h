@@ -114,7 +114,8 @@ class VerbsLibrary {
   std::string software_trouble(ibv_context* context) const;
 
   /// Which of the software NIC's fabrics the device is on: NICs of different ones never reach each
-  /// other, whatever their addresses. `number` is 0 for every other NIC.
+  /// other, whatever their addresses. `number` is 0 for every other NIC, and for a software NIC
+  /// that reaches other NICs as those do, by RoCE v2.
   struct SoftwareFabric {
     uint64_t number = 0;
     std::string folder;

@@ -5,7 +5,8 @@
         first = hosts.start(1, "echo hello")
         hosts.wait(lambda: first.status is not None, 60, "hello")
 
-Host n (from 1) is 10.0.0.n. Commands are shell lines; init has the other end. All hosts end with this process.
+Host n (from 1) is 10.0.0.n. Those in `software_nics`, {number: settings}, have no rxe, and the settings in the
+environment of all their commands. Commands are shell lines; init has the other end. All hosts end with this process.
 """
 import ctypes
 import selectors
@@ -41,7 +42,7 @@ class Process:
 
 
 class Host:
-    def __init__(self, number, port, kernel, initrd, scratch):
+    def __init__(self, number, port, kernel, initrd, scratch, rxe):
         self.number = number
         self.address = f"10.0.0.{number}"
         self.console = scratch / f"console{number}"
@@ -52,7 +53,7 @@ class Host:
             ["qemu-system-x86_64", "-machine", "q35,accel=tcg", "-cpu", "max", "-m", "512", "-nodefaults", "-no-reboot",
              "-display", "none", "-serial", f"file:{self.console}",
              "-kernel", kernel / "vmlinux", "-initrd", initrd,
-             "-append", f"console=ttyS0 loglevel=4 panic=-1 rdinit=/init mitigations=off no_timer_check tsc=unstable host={number}",
+             "-append", f"console=ttyS0 loglevel=4 panic=-1 rdinit=/init mitigations=off no_timer_check tsc=unstable host={number} rxe={rxe}",
              "-netdev", f"socket,id=net,fd={port.theirs.fileno()}",
              "-device", f"virtio-net-pci,netdev=net,mac={port.mac()}",
              "-chardev", f"socket,id=control,fd={theirs.fileno()}",
@@ -88,13 +89,15 @@ class Hosts:
     transport = "proxy"
     suite_options = "--transport=proxy"
 
-    def __init__(self, count, kernel, initrd, scratch):
+    def __init__(self, count, kernel, initrd, scratch, software_nics=None):
+        self.software_nics = software_nics or {}
         self.network = network.Network(count)
         self.waits = selectors.DefaultSelector()
         self.hosts = {}
         self.started = 0
         for number, port in self.network.ports.items():
-            self.hosts[number] = Host(number, port, kernel, initrd, scratch)
+            rxe = "no" if number in self.software_nics else "yes"
+            self.hosts[number] = Host(number, port, kernel, initrd, scratch, rxe)
             self.waits.register(self.hosts[number].control, selectors.EVENT_READ, self.hosts[number])
         self.network.start()
 
@@ -137,7 +140,9 @@ class Hosts:
             raise Late(f"{command}: host {number} is off")
         self.started += 1
         process = host.processes[self.started] = Process(host, self.started, command)
-        host.control.sendall(f"{self.started} echo $$ >/run/{self.started}.pid; exec {command}\n".encode())
+        settings = "".join(f"export {name}={value}; " for name, value in self.software_nics.get(number, {}).items())
+        line = f"{self.started} echo $$ >/run/{self.started}.pid; {settings}exec {command}\n"
+        host.control.sendall(line.encode())
         return process
 
     def kill(self, process):

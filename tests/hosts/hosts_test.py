@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Jobs of peal on hosts of their own, started by TCP. Three hosts serve all jobs, one at a time; the last one loses a
-host.
+host. Of virtual hosts there is a fourth, which has a software NIC instead of rxe: matrix.py.
 
     hosts_test.py PROGRAM...                virtual hosts: the kernel's RDMA stack (rxe), rdma-core, peal's proxy
     hosts_test.py --namespaces PROGRAM...   network namespaces: the software NIC by UDP; some jobs by IPv6 alone
@@ -24,6 +24,7 @@ from xml.sax.saxutils import quoteattr
 import hosts
 import image
 import kernel
+import matrix
 import namespaces
 
 SETTINGS = {
@@ -218,13 +219,15 @@ LOSSES = {
 }
 
 
-def cases():
+def cases(inside):
     for where, program, arguments, wanted in JOBS:
         name = f"{program.removesuffix('_mptest_program')}_on_{'_'.join(where)}"
         yield name, lambda machines, job=(where, program, arguments, wanted): run(machines, *job)
     for *job, links in LAZY_JOBS:
         name = f"{job[1].removesuffix('_mptest_program')}_lazily_on_{'_'.join(job[0])}"
         yield name, lambda machines, job=job, links=links: run_lazily(machines, *job, links=links)
+    if not inside:
+        yield from matrix.cases(require, run)
     yield from LOSSES.items()
 
 
@@ -267,8 +270,9 @@ def attempt(case, machines):
 
 
 def virtual_hosts(programs, scratch):
-    initrd = image.make(kernel.FOLDER, programs, scratch)
-    yield lambda: hosts.Hosts(3, kernel.FOLDER, initrd, scratch)
+    library, = (program for program in programs if program.endswith("libpeal_softnic.so"))
+    initrd = image.make(kernel.FOLDER, programs + matrix.debian_programs(), scratch, matrix.softnic_of(library))
+    yield lambda: hosts.Hosts(4, kernel.FOLDER, initrd, scratch, matrix.SOFTWARE_NICS)
 
 
 def namespaces_of(programs, scratch):
@@ -291,8 +295,8 @@ def main(arguments):
         for boot in (namespaces_of if inside else virtual_hosts)(programs, pathlib.Path(folder)):
             begin = time.monotonic()
             with boot() as machines:
-                print(f"three {machines.name} are up after {time.monotonic() - begin:.1f} s", flush=True)
-                for name, case in machines.chosen(cases()):
+                print(f"{machines.name} are up after {time.monotonic() - begin:.1f} s", flush=True)
+                for name, case in machines.chosen(cases(inside)):
                     if any(word in name for word in only):
                         results.append((name, *attempt(case, machines)))
                         print(f"{results[-1][2]:5.1f} s  {name} {results[-1][1]}", flush=True)

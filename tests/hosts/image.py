@@ -7,7 +7,7 @@ import shutil
 import subprocess
 
 RDMA_CORE = ("/usr/lib/x86_64-linux-gnu/libibverbs.so.1", "/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so")
-APPLETS = ("awk", "cat", "grep", "insmod", "ip", "kill", "mkdir", "mount", "sed", "sh")
+APPLETS = ("awk", "cat", "grep", "insmod", "ip", "kill", "mkdir", "mount", "sed", "sh", "timeout")
 
 
 def rdma():
@@ -28,8 +28,9 @@ def put(source, target):
     shutil.copy(source, target)
 
 
-def make(kernel, programs, scratch):
-    """Makes the initrd in the folder `scratch`, answers its path. programs: paths, found in /bin under their names."""
+def make(kernel, programs, scratch, folders=None):
+    """Makes the initrd in the folder `scratch`, answers its path. programs: paths, found in /bin under their names.
+    folders: {folder on the host: paths}, beside what is at its own path."""
     root = scratch / "root"
     (root / "bin").mkdir(parents=True)
     for name in ("dev", "proc", "sys"):
@@ -42,7 +43,12 @@ def make(kernel, programs, scratch):
 
     for program in [rdma(), *programs]:
         put(program, root / "bin" / pathlib.Path(program).name)
-    for path in {*RDMA_CORE, *libraries([rdma(), *programs, *RDMA_CORE])}:
+    folders = folders or {}
+    added = [path for paths in folders.values() for path in paths]
+    for folder, paths in folders.items():
+        for path in paths:
+            put(path, root / folder / pathlib.Path(path).name)
+    for path in {*RDMA_CORE, *libraries([rdma(), *programs, *RDMA_CORE, *added])}:
         put(path, root / path.lstrip("/"))
     put("/etc/libibverbs.d/rxe.driver", root / "etc/libibverbs.d/rxe.driver")
     for program in programs:

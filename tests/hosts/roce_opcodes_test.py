@@ -153,7 +153,7 @@ def judge(packets, capture):
             require(words[:len(FIELDS)] == packet.fields(), f"{what}: tshark sees {words}, not {packet.fields()}")
         else:
             require(words[:5] == packet.fields()[:5], f"{what}: tshark sees {words}, not {packet.fields()}")
-        # Volume 1, 9.2.3: requests that end in the receiver's completion, and no others.
+        # Volume 1, chapter 9: requests that end in the receiver's completion, and no others.
         if packet.solicited:
             require(packet.opcode in (0x02, 0x03, 0x04, 0x05, 0x09, 0x0b, 0x64, 0x65), f"{what}: asks for an event")
     opcodes = {packet.opcode for packet in packets}

@@ -70,8 +70,9 @@ int peal_softnic_is_doorbell(const void* address) {
   return found ? 1 : 0;
 }
 
-/// Which fabric the device's NIC is on: a number that NICs share if they can reach each other,
-/// never 0, and in `place` (of `bytes`) the folder of its files. Answers 0 or an errno value.
+/// Which fabric the device's NIC is on: a number that NICs share if they can reach each other, or 0
+/// for one with an address (PEAL_SOFTNIC_UDP), which reaches other NICs as hardware does; and in
+/// `place` (of `bytes`) the folder of its files. Answers 0 or an errno value.
 int peal_softnic_fabric(ibv_context* context, uint64_t* number, char* place, size_t bytes) {
   return answer_error([&] {
     const Nic& nic = Context::of(context).nic();

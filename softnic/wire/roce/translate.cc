@@ -177,7 +177,8 @@ RoceFrame request_frame(const Packet& packet, const Payload& payload) {
   frame.qpn = packet.destination;
   frame.psn = packet.psn;
   frame.pkey = packet.detail;
-  // Volume 1, 9.2.3: only what ends in a completion of the receiver's has the bit.
+  // Volume 1, chapter 9, and Linux' rxe: only what ends in a completion of the receiver's has the
+  // bit.
   frame.solicited =
       ends && (is_send(packet.opcode) || immediate) && (packet.flags & kSolicited) != 0;
   frame.asks_ack = !datagram && (ends || packet.psn % kAskEvery == 0);
