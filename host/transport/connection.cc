@@ -47,6 +47,25 @@ std::string obstacle(const Endpoint& a, const Endpoint& b) {
   return "";
 }
 
+Masks masks_of(const nic::Device& device) {
+  if (device.software()) return Masks::kSoftware;
+  return device.placement().mlx5 ? Masks::kMlx5 : Masks::kNone;
+}
+
+/// Whoever does not know a request drops it, and the sender hears nothing until its retries end.
+void check_masks(std::span<const Endpoint> ends) {
+  const auto asks = std::ranges::find(ends, 1, &Endpoint::asks_masks);
+  if (asks == ends.end()) return;
+  const auto other =
+      std::ranges::find_if(ends, [&](const Endpoint& end) { return end.masks != asks->masks; });
+  if (other == ends.end()) return;
+  fail(ErrorCode::kUnsupported,
+       "kernels of PE {} ({}) post atomics with masks, which the NIC of PE {} ({}) does not know. "
+       "Start all PEs with PEAL_TRANSPORT=proxy, whose atomics all NICs know, or "
+       "choose NICs of one kind by PEAL_HCA",
+       asks - ends.begin(), describe(*asks), other - ends.begin(), describe(*other));
+}
+
 /// Packets carry GIDs.
 bool global(const Endpoint& a, const Endpoint& b) {
   if (on_ethernet(a)) return true;
@@ -74,6 +93,8 @@ Endpoint endpoint_of(const nic::Device& device, uint32_t qpn) {
           .log_initiator_depth = log_depth(device.capabilities().log_max_initiator_depth),
           .global = port.global_only || asked,
           .any_order = device.capabilities().takes_any_order,
+          .masks = masks_of(device),
+          .asks_masks = device.use() == nic::NicUse::kDevx,
           .key = device.partition().key,
           .gid = device.gid().gid,
           .fabric = device.fabric().number};
@@ -134,6 +155,7 @@ void check_ends(std::span<const Endpoint> ends, bool with_itself) {
     }
     if (limited == 0 && (ends[b].key & nic::Partition::kFullMember) == 0) limited = b;
   }
+  check_masks(ends);
   for (size_t pe = 0; with_itself && pe < ends.size(); ++pe) {
     const std::string why = obstacle(ends[pe], ends[pe]);
     if (why.empty()) continue;

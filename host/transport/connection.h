@@ -18,6 +18,9 @@
 
 namespace peal {
 
+/// Atomics with masks: no specification has their packets, and each kind of NIC knows its own.
+enum class Masks : uint8_t { kNone, kMlx5, kSoftware };
+
 /// One end, in a form that crosses machines. No end needs more than this of the other.
 struct Endpoint {
   uint32_t qpn = 0;
@@ -28,6 +31,8 @@ struct Endpoint {
   uint8_t log_initiator_depth = 0;  // and sends at a time
   uint8_t global = 0;               // 1: wants GIDs in every packet
   uint8_t any_order = 0;            // 1: a queue pair can take WRITEs as they arrive
+  Masks masks = Masks::kMlx5;       // which it knows
+  uint8_t asks_masks = 0;           // 1: kernels post such atomics
   uint16_t key = 0xffff;            // of its partition
   nic::Gid gid{};
   uint64_t fabric = 0;  // of a software NIC; 0: any other

@@ -227,7 +227,7 @@ def cases(inside):
         name = f"{job[1].removesuffix('_mptest_program')}_lazily_on_{'_'.join(job[0])}"
         yield name, lambda machines, job=job, links=links: run_lazily(machines, *job, links=links)
     if not inside:
-        yield from matrix.cases(require, run)
+        yield from matrix.cases(require, run, start, finish)
     yield from LOSSES.items()
 
 

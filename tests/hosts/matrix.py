@@ -62,8 +62,8 @@ def pair(machines, require, server, client, job):
     require(ends, wanted in ends[1].text(), wanted)
 
 
-def cases(require, run):
-    """Names and calls. require and run are those of hosts_test.py."""
+def cases(require, run, start, finish):
+    """Names and calls. The arguments are those of hosts_test.py."""
     for job in PROGRAMS:
         if shutil.which(job[0]) is None:
             continue
@@ -75,6 +75,15 @@ def cases(require, run):
         for where in (f"{RXE}{SOFT}", f"{SOFT}{RXE}"):
             name = f"softnic_and_rxe_{program.removesuffix('_mptest_program')}_on_{'_'.join(where)}"
             yield name, lambda machines, job=(where, program, arguments, wanted): run(machines, *job)
+    yield "softnic_by_kernels_and_rxe", lambda machines: refused_by_kernels(machines, require, start, finish)
+
+
+def refused_by_kernels(machines, require, start, finish):
+    """Kernels of the software NIC's PE would post atomics that rxe does not know."""
+    pes = start(machines, f"{RXE}{SOFT}", "ring", {"PEAL_TRANSPORT": "auto"})
+    finish(machines, pes)
+    for pe in pes:
+        require(pes, pe.status == 1 and "PEAL_TRANSPORT=proxy, whose atomics all NICs know" in pe.text(), "the remedy")
 
 
 def softnic_of(library):

@@ -253,6 +253,38 @@ TEST(Ends, OfDifferentAddressFamiliesAreNamed) {
             {"link-local and IPv6 addresses"});
 }
 
+Endpoint end_of(Masks masks, bool asks) {
+  Endpoint end = ethernet("::ffff:10.0.0.1");
+  end.masks = masks;
+  end.asks_masks = asks;
+  return end;
+}
+
+TEST(Ends, MeetIfAllNicsKnowTheAtomicsThatKernelsPost) {
+  check_ends(std::vector{end_of(Masks::kMlx5, true), end_of(Masks::kMlx5, false)}, false);
+  check_ends(std::vector{end_of(Masks::kSoftware, true), end_of(Masks::kSoftware, true)}, false);
+  check_ends(std::vector{end_of(Masks::kMlx5, false), end_of(Masks::kNone, false),
+                         end_of(Masks::kSoftware, false)},
+             false);
+}
+
+// Before, barriers of such jobs ended after all retries, in "peer does not answer".
+TEST(Ends, WhoseNicDoesNotKnowTheAtomicsOfOthersAreNamed) {
+  const Endpoint quiet = end_of(Masks::kMlx5, false);
+  expect_in(refused({quiet, end_of(Masks::kMlx5, true), end_of(Masks::kNone, false)}),
+            {"kernels of PE 1 (", "the NIC of PE 2 (", "PEAL_TRANSPORT=proxy", "PEAL_HCA"});
+  expect_in(refused({end_of(Masks::kSoftware, true), end_of(Masks::kMlx5, true)}),
+            {"kernels of PE 0 (", "the NIC of PE 1 ("});
+}
+
+TEST_F(Connection, TellsWhichAtomicsItPosts) {
+  EXPECT_EQ(end().masks, Masks::kMlx5);
+  EXPECT_EQ(end().asks_masks, 1);
+  nic::DeviceOptions options;
+  options.use = nic::NicUse::kVerbs;
+  EXPECT_EQ(endpoint_of(nic::Device(library(), "", options), 1).asks_masks, 0);
+}
+
 Endpoint member(uint16_t key) {
   Endpoint end = infiniband(1);
   end.key = key;
