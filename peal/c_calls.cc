@@ -16,6 +16,9 @@
 struct peal_team {
   peal::Team team;
 };
+struct peal_ticket {
+  peal::CallTicket ticket;
+};
 
 namespace {
 
@@ -237,6 +240,46 @@ int peal_stream_synchronize(peal_stream_t stream) {
 int peal_stream_destroy(peal_stream_t stream) {
   return guarded(-1, [&] {
     delete static_cast<peal::simt::Stream*>(stream);
+    return 0;
+  });
+}
+
+peal_stream_t peal_own_stream() {
+  return guarded(static_cast<peal_stream_t>(nullptr),
+                 [] { return initialised("peal_own_stream").host_nbi().site().stream; });
+}
+
+namespace {
+
+const peal::CallTicket& required(const char* call, peal_ticket_t ticket) {
+  initialised(call);
+  if (ticket == nullptr) {
+    fail(ErrorCode::kInvalidArgument,
+         "{}: the ticket is NULL: it takes what peal_ticket_create() answered", call);
+  }
+  return ticket->ticket;
+}
+
+}  // namespace
+
+peal_ticket_t peal_ticket_create(peal_stream_t stream) {
+  return guarded(static_cast<peal_ticket_t>(nullptr), [&] {
+    const auto site = initialised("peal_ticket_create").on(stream).site();
+    return std::make_unique<peal_ticket>(peal_ticket{peal::CallTicket(site)}).release();
+  });
+}
+int peal_ticket_test(peal_ticket_t ticket) {
+  return guarded(-1, [&] { return required("peal_ticket_test", ticket).test() ? 1 : 0; });
+}
+int peal_ticket_wait(peal_ticket_t ticket) {
+  return guarded(-1, [&] {
+    required("peal_ticket_wait", ticket).wait();
+    return 0;
+  });
+}
+int peal_ticket_free(peal_ticket_t ticket) {
+  return guarded(-1, [&] {
+    const std::unique_ptr<peal_ticket> ending(ticket);
     return 0;
   });
 }

@@ -85,6 +85,21 @@ peal_stream_t peal_stream_create(void);
 int peal_stream_synchronize(peal_stream_t stream);
 /** Waits for its work, too. NULL is no stream, and no error. */
 int peal_stream_destroy(peal_stream_t stream);
+/** The stream in which calls without one are made, one behind the other. It is not destroyed; NULL
+ * before peal_init. */
+peal_stream_t peal_own_stream(void);
+
+/** A place in a stream. */
+typedef struct peal_ticket* peal_ticket_t;
+/** Behind all that `stream` was given so far. NULL, with a reason, where it captures a graph. To be
+ * freed before peal_finalize(). */
+peal_ticket_t peal_ticket_create(peal_stream_t stream);
+/** 1 where the stream has come there, else 0. */
+int peal_ticket_test(peal_ticket_t ticket);
+/** Returns when it has; -1 also for what has gone wrong on this PE by then, as peal_check(). */
+int peal_ticket_wait(peal_ticket_t ticket);
+/** Waits for nothing. NULL is no ticket, and no error. */
+int peal_ticket_free(peal_ticket_t ticket);
 
 /** The team of all PEs; it is not freed. NULL before peal_init. */
 peal_team_t peal_team_world(void);

@@ -8,6 +8,7 @@
 
 #include "peal/c_api.h"
 #include "peal/c_calls.h"
+#include "peal/c_failures.h"
 #include "peal/peal.h"
 
 namespace {
@@ -24,6 +25,14 @@ TEST(CApi, NamesTheMissingInit) {
   EXPECT_EQ(peal_error_code(), PEAL_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(peal_finalize(), -1);
   EXPECT_EQ(peal_dump(), nullptr);
+  peal_failure_t failure;
+  const peal_counters_t* counters = nullptr;
+  EXPECT_EQ(peal_failure(&failure), -1);
+  EXPECT_EQ(peal_counters(&counters), -1);
+  EXPECT_NE(std::string(peal_error()).find("peal_counters: call peal_init() first"),
+            std::string::npos);
+  EXPECT_EQ(peal_own_stream(), nullptr);
+  EXPECT_EQ(peal_ticket_create(nullptr), nullptr);
   EXPECT_EQ(peal_runtime(), nullptr);
 }
 
@@ -76,6 +85,20 @@ TEST(CApi, KeepsTheErrorUntilTheNextOne) {
 TEST(CApi, TellsWhereEverythingStands) {
   ASSERT_NE(peal_dump(), nullptr) << peal_error();
   EXPECT_EQ(std::string(peal_dump()), peal_runtime()->dump());
+}
+
+TEST(CApi, TellsThatNothingHasFailed) {
+  peal_failure_t failure = {};
+  ASSERT_EQ(peal_failure(&failure), 0) << peal_error();
+  EXPECT_EQ(failure.status, 0);
+  EXPECT_STREQ(failure.status_name, "ok");
+  EXPECT_EQ(failure.pe, -1);
+  EXPECT_STREQ(failure.text, "");
+  const peal_counters_t* counters = nullptr;
+  EXPECT_EQ(peal_counters(&counters), 0) << "PEAL_RECORD is not set";
+  EXPECT_EQ(peal_failure(nullptr), -1);
+  EXPECT_EQ(peal_counters(nullptr), -1);
+  EXPECT_EQ(peal_error_code(), PEAL_ERROR_INVALID_ARGUMENT) << peal_error();
 }
 
 PEAL_KERNEL send(peal::Context ctx, uint64_t* word) {
@@ -141,6 +164,11 @@ TEST(CApi, AbortEndsTheWaitsOfAllPes) {
   const std::string why = peal_error();
   EXPECT_NE(why.find("had enough"), std::string::npos) << why;
   EXPECT_NE(why.find("PE 1"), std::string::npos) << why;
+  peal_failure_t failure = {};
+  EXPECT_EQ(peal_failure(&failure), 0) << peal_error();
+  EXPECT_STREQ(failure.status_name, "aborted");
+  EXPECT_EQ(failure.pe, 1);
+  EXPECT_NE(std::string(failure.text).find("had enough"), std::string::npos) << failure.text;
   EXPECT_EQ(peal_finalize(), 0) << peal_error();
 }
 

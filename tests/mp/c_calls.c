@@ -155,6 +155,29 @@ static void pointers(uint64_t* data) {
   WORKS(peal_barrier_all());
 }
 
+static void tickets(uint64_t* data, peal_stream_t stream) {
+  peal_stream_t own = peal_own_stream();
+  peal_ticket_t put;
+  peal_ticket_t wait;
+  WORKS(peal_barrier_all());
+  WORKS(peal_put_on_stream(data + 1, data, 8, peal_my_pe(), own));
+  put = peal_ticket_create(own);
+  EXPECT(own != NULL && put != NULL);
+  WORKS(peal_ticket_wait(put));
+  EXPECT(peal_ticket_test(put) == 1);
+  WORKS(peal_wait_until_on_stream(data, PEAL_UINT64, PEAL_EQ, 77, own));
+  wait = peal_ticket_create(own);
+  EXPECT(peal_ticket_test(wait) == 0);
+  WORKS(peal_p_on_stream(data, 77, 8, peal_my_pe(), stream));
+  WORKS(peal_ticket_wait(wait));
+  EXPECT(peal_ticket_test(wait) == 1);
+  WORKS(peal_ticket_free(put));
+  WORKS(peal_ticket_free(wait));
+  EXPECT(peal_ticket_free(NULL) == 0);
+  EXPECT(peal_ticket_test(NULL) == -1 && strstr(peal_error(), "peal_ticket_test: the ticket is"));
+  EXPECT(peal_ticket_wait(NULL) == -1 && strstr(peal_error(), "peal_ticket_wait: the ticket is"));
+}
+
 /* Hazard: what lies at home is this program's own, and NULL there was a crash. */
 static void nulls(uint64_t* data) {
   const peal_signal_t signal = {data + 1, 1, 0, PEAL_SIGNAL_SET};
@@ -200,6 +223,7 @@ int main(void) {
   collectives(half, data, stream);
   WORKS(peal_team_free(half));
   pointers(words);
+  tickets(words + 28, stream);
   nulls(words);
   refusals(words);
   WORKS(peal_barrier_all());
