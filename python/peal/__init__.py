@@ -15,6 +15,7 @@ from peal._array import Array, empty, full, zeros
 from peal._collectives import (
     all_gather, all_reduce, all_to_all, all_to_all_v, broadcast, exclusive_scan, reduce, reduce_scatter, scan,
 )
+from peal._failures import CallCount, Counters, Failure, counters, failure
 from peal._job import abort, current, finalize, init, job
 from peal._kernel import Kernel, kernel
 from peal._kernel_arguments import Context, context
@@ -25,6 +26,7 @@ from peal._operations import (
 )
 from peal._storage import load, load_checkpoint, save, save_checkpoint
 from peal._team import Team, world
+from peal._ticket import Ticket
 from peal.errors import ArgumentError, CompileError, Error
 
 
@@ -55,12 +57,12 @@ def collect() -> int:
 
 
 __all__ = [
-    "ArgumentError", "Array", "CompileError", "Context", "Error", "Kernel", "Team", "abort", "all_gather",
-    "all_reduce", "all_to_all", "all_to_all_v", "atomic_add", "atomic_compare_swap", "atomic_fetch",
-    "atomic_fetch_add", "atomic_fetch_and", "atomic_fetch_or", "atomic_fetch_xor", "atomic_set", "atomic_swap",
-    "barrier", "broadcast", "check", "collect", "context", "device", "dump", "empty", "exclusive_scan", "fence",
-    "finalize", "full", "get", "init", "job", "kernel", "load", "load_checkpoint", "my_pe", "n_pes", "put",
-    "put_signal", "quiet", "reduce", "reduce_scatter", "register", "register_local", "save", "save_checkpoint",
-    "scan", "signal", "signal_wait", "synchronize", "unregister", "unregister_local", "wait_until", "world",
-    "zeros",
+    "ArgumentError", "Array", "CallCount", "CompileError", "Context", "Counters", "Error", "Failure", "Kernel",
+    "Team", "Ticket", "abort", "all_gather", "all_reduce", "all_to_all", "all_to_all_v", "atomic_add",
+    "atomic_compare_swap", "atomic_fetch", "atomic_fetch_add", "atomic_fetch_and", "atomic_fetch_or",
+    "atomic_fetch_xor", "atomic_set", "atomic_swap", "barrier", "broadcast", "check", "collect", "context",
+    "counters", "device", "dump", "empty", "exclusive_scan", "failure", "fence", "finalize", "full", "get",
+    "init", "job", "kernel", "load", "load_checkpoint", "my_pe", "n_pes", "put", "put_signal", "quiet", "reduce",
+    "reduce_scatter", "register", "register_local", "save", "save_checkpoint", "scan", "signal", "signal_wait",
+    "synchronize", "unregister", "unregister_local", "wait_until", "world", "zeros",
 ]

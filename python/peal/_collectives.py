@@ -6,7 +6,8 @@ array; else they do not overlap. `team` is a Team, and without it all PEs. `op` 
 for integers "and", "or", "xor". Counts, dtypes, operations and roots are compared before anything moves.
 
 On a CPU a call is done here on return, and where members' arguments differ all raise ArgumentError. On a GPU it is done
-in the order of `stream`, or of the current one, graphs may capture it, and check() or synchronize() raise that."""
+in the order of `stream`, or of the current one, graphs may capture it, and check() or synchronize() raise that. With
+`async_op=True` calls return at once on a CPU too, and answer a Ticket, whose wait() raises."""
 from __future__ import annotations
 
 from typing import Any
@@ -15,10 +16,11 @@ from peal import _arguments as arguments
 from peal._job import current
 from peal._library import OPERATIONS, TYPES, Blocks, Buffers
 from peal._team import Team
+from peal._ticket import Ticket
 
 
-def _call(call, dst, src, team, stream, parts, *more, computes=False):
-    """`parts`: how many times the message to one member dst and src have, of a team of n."""
+def _call(call, dst, src, team, how, parts, *more, computes=False):
+    """`parts`: how many times the message to one member dst and src have, of a team of n. `how`: (stream, async_op)."""
     here = current(call)
     to, from_ = arguments.buffer(call, "dst", dst, written=True), arguments.buffer(call, "src", src)
     native, members = (here.world, here.n_pes) if team is None else (team._native(call), team.n_pes)
@@ -30,7 +32,8 @@ def _call(call, dst, src, team, stream, parts, *more, computes=False):
         buffers = Buffers(to.address, from_.address, to.nbytes // of_dst, TYPES["uint8"])
     if to.size % of_dst:
         raise arguments.ArgumentError(f"peal.{call}: {to.size} elements are no multiple of the team's {members} members")
-    here.make(call, call, native, buffers, *more, stream=stream)
+    stream, async_op = how
+    return here.make(call, call, native, buffers, *more, stream=stream, async_op=async_op, keep=(to, from_, team))
 
 
 def _alike(_):
@@ -41,19 +44,22 @@ def _op(call, op):
     return arguments.chosen(call, "op", op, OPERATIONS)
 
 
-def broadcast(dst: Any, src: Any, root: int, team: Team | None = None, *, stream: Any = None) -> None:
+def broadcast(dst: Any, src: Any, root: int, team: Team | None = None, *, stream: Any = None,
+              async_op: bool = False) -> Ticket | None:
     """`src` of the member `root` comes to `dst` of all members, root's own too."""
-    _call("broadcast", dst, src, team, stream, _alike, arguments.number("broadcast", "root", root))
+    return _call("broadcast", dst, src, team, (stream, async_op), _alike, arguments.number("broadcast", "root", root))
 
 
-def all_gather(dst: Any, src: Any, team: Team | None = None, *, stream: Any = None) -> None:
+def all_gather(dst: Any, src: Any, team: Team | None = None, *, stream: Any = None,
+               async_op: bool = False) -> Ticket | None:
     """`src` of all n members, one behind the other, comes to `dst` of each, which has n times as many elements."""
-    _call("all_gather", dst, src, team, stream, lambda n: (n, 1))
+    return _call("all_gather", dst, src, team, (stream, async_op), lambda n: (n, 1))
 
 
-def all_to_all(dst: Any, src: Any, team: Team | None = None, *, stream: Any = None) -> None:
+def all_to_all(dst: Any, src: Any, team: Team | None = None, *, stream: Any = None,
+               async_op: bool = False) -> Ticket | None:
     """Part i of `src` comes to member i, as part j of its `dst`, j being this member. Both have n parts."""
-    _call("all_to_all", dst, src, team, stream, lambda n: (n, n))
+    return _call("all_to_all", dst, src, team, (stream, async_op), lambda n: (n, n))
 
 
 def _blocks(name, given, members):
@@ -71,7 +77,7 @@ def _blocks(name, given, members):
 
 
 def all_to_all_v(dst: Any, src: Any, received: tuple[Any, Any], sent: tuple[Any, Any], team: Team | None = None, *,
-                 stream: Any = None) -> None:
+                 stream: Any = None, async_op: bool = False) -> Ticket | None:
     """From each member to each a block of its own length. `sent` is (counts, displacements), two arrays with an int64 for
     each member, in elements: how much of `src` goes to it, and where it begins. `received` says of `dst` how much comes
     from it, and where that goes; its arrays are symmetric. All four are read when the call is done, not when it is made.
@@ -86,31 +92,38 @@ def all_to_all_v(dst: Any, src: Any, received: tuple[Any, Any], sent: tuple[Any,
         raise arguments.ArgumentError(f"peal.{call}: dst has dtype {to.dtype}, src {from_.dtype}; give both the same, of 1, 2, 4 "
                                       "or 8 bytes")
     native, members = (here.world, here.n_pes) if team is None else (team._native(call), team.n_pes)
-    (into, _), (out, _) = _blocks("received", received, members), _blocks("sent", sent, members)
+    (into, to_lists), (out, from_lists) = _blocks("received", received, members), _blocks("sent", sent, members)
     buffers = Buffers(to.address, from_.address, 1, bits)
-    here.make(call, call, native, buffers, into, out, stream=stream)
+    return here.make(call, call, native, buffers, into, out, stream=stream, async_op=async_op,
+                     keep=(to, from_, team, to_lists, from_lists))
 
 
-def all_reduce(dst: Any, src: Any, op: str, team: Team | None = None, *, stream: Any = None) -> None:
+def all_reduce(dst: Any, src: Any, op: str, team: Team | None = None, *, stream: Any = None,
+               async_op: bool = False) -> Ticket | None:
     """`src` of all members, combined element by element, comes to `dst` of each: the same bits at all members."""
-    _call("all_reduce", dst, src, team, stream, _alike, _op("all_reduce", op), computes=True)
+    return _call("all_reduce", dst, src, team, (stream, async_op), _alike, _op("all_reduce", op), computes=True)
 
 
-def reduce(dst: Any, src: Any, op: str, root: int, team: Team | None = None, *, stream: Any = None) -> None:
+def reduce(dst: Any, src: Any, op: str, root: int, team: Team | None = None, *, stream: Any = None,
+           async_op: bool = False) -> Ticket | None:
     """The same to `dst` of the member `root` alone."""
-    _call("reduce", dst, src, team, stream, _alike, _op("reduce", op), arguments.number("reduce", "root", root), computes=True)
+    return _call("reduce", dst, src, team, (stream, async_op), _alike, _op("reduce", op), arguments.number("reduce", "root", root),
+                 computes=True)
 
 
-def reduce_scatter(dst: Any, src: Any, op: str, team: Team | None = None, *, stream: Any = None) -> None:
+def reduce_scatter(dst: Any, src: Any, op: str, team: Team | None = None, *, stream: Any = None,
+                   async_op: bool = False) -> Ticket | None:
     """Part i of all members' `src`, combined, comes to `dst` of member i. `src` has n times as many elements."""
-    _call("reduce_scatter", dst, src, team, stream, lambda n: (1, n), _op("reduce_scatter", op), computes=True)
+    return _call("reduce_scatter", dst, src, team, (stream, async_op), lambda n: (1, n), _op("reduce_scatter", op), computes=True)
 
 
-def scan(dst: Any, src: Any, op: str, team: Team | None = None, *, stream: Any = None) -> None:
+def scan(dst: Any, src: Any, op: str, team: Team | None = None, *, stream: Any = None,
+         async_op: bool = False) -> Ticket | None:
     """`dst` of member i is `src` of the members 0 to i, combined."""
-    _call("scan", dst, src, team, stream, _alike, _op("scan", op), computes=True)
+    return _call("scan", dst, src, team, (stream, async_op), _alike, _op("scan", op), computes=True)
 
 
-def exclusive_scan(dst: Any, src: Any, op: str, team: Team | None = None, *, stream: Any = None) -> None:
+def exclusive_scan(dst: Any, src: Any, op: str, team: Team | None = None, *, stream: Any = None,
+                   async_op: bool = False) -> Ticket | None:
     """`dst` of member i is `src` of the members before i, combined; of member 0 it stays as it is."""
-    _call("exclusive_scan", dst, src, team, stream, _alike, _op("exclusive_scan", op), computes=True)
+    return _call("exclusive_scan", dst, src, team, (stream, async_op), _alike, _op("exclusive_scan", op), computes=True)

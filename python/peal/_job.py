@@ -11,6 +11,7 @@ import traceback
 from peal import _afterlife, _device, _stream
 from peal._library import FUNCTIONS, answer, must
 from peal._memory import Heap
+from peal._ticket import Tickets
 from peal._waits import Caller
 from peal.errors import ArgumentError, Error
 
@@ -29,22 +30,40 @@ class Pe:
             self.my_pe = answer("my_pe", "my_pe")
             self.n_pes = answer("n_pes", "n_pes")
             self.world = answer("init", "team_world")
+            self.own_stream = answer("init", "own_stream")
             self.heap = Heap(self)
             self.device = self.heap.device
         except BaseException as error:
             must("init", "leave", _reason(error))
             raise
         self.streams = []  # that no wait uses now
+        self.tickets = Tickets()
         self.kept = {}  # what peal.torch has one of in a job
 
-    def make(self, call, name, *arguments, stream=None):
+    def make(self, call, name, *arguments, stream=None, async_op=False, keep=()):
         """Makes peal_NAME, which may wait for other PEs, and raises in the name of `call` what it says: on a CPU it is done
-        on return, on a GPU in the order of `stream`, or of the current one."""
-        self._make(self.caller.run, call, name, arguments, stream)
+        on return, on a GPU in the order of `stream`, or of the current one. With async_op it answers a Ticket, which has
+        `keep` until the call is done."""
+        if async_op:
+            return self._begin(call, name, arguments, stream, keep)
+        return self._make(self.caller.run, call, name, arguments, stream)
 
-    def make_short(self, call, name, *arguments, stream=None):
+    def make_short(self, call, name, *arguments, stream=None, async_op=False, keep=()):
         """The same for what waits for nobody."""
-        self._make(self.caller.run_short, call, name, arguments, stream)
+        if async_op:
+            return self._begin(call, name, arguments, stream, keep)
+        return self._make(self.caller.run_short, call, name, arguments, stream)
+
+    def _begin(self, call, name, arguments, stream, keep):
+        if self.device.is_gpu:
+            handle = _stream.not_capturing(call, self.device, stream)  # in a graph nothing waits for a ticket
+        else:
+            _stream.require_none(call, stream)
+            handle = self.own_stream
+        return self.caller.directly(self._begin_on, call, name, arguments, handle, keep)
+
+    def _begin_on(self, call, name, arguments, handle, keep):
+        return self.tickets.begin(self, call, name, arguments, handle, keep)
 
     def _make(self, at_once, call, name, arguments, stream):
         if self.device.is_gpu:  # in this thread, which may be capturing a graph
@@ -57,6 +76,10 @@ class Pe:
         """Makes peal_NAME, which is done on return: on a GPU behind what the current stream was given before."""
         self.synchronize(call, None)
         self.caller.run(must, call, name, *arguments)
+
+    def is_current(self, call):
+        """Whether this process' part in a job is still this one. Raises Error, naming `call`, where it has none."""
+        return current(call) is self
 
     def pointer(self, call, address, pe):
         """Where the memory of a PE that this one's `address` names is mapped here; None where only a NIC reaches it."""
@@ -74,6 +97,7 @@ class Pe:
             FUNCTIONS["stream_destroy"](self.streams.pop())
 
     def end(self):
+        under_way = self.tickets.end()
         self._destroy_streams()
         kept = _afterlife.keep(self.heap.exported())
         try:
@@ -81,13 +105,16 @@ class Pe:
         finally:
             _forget("this PE has ended by peal.finalize(); call peal.init() for another part in a job")
             _afterlife.put_back(kept)
+            del under_way  # by now done, or ended
 
     def leave(self, reason):
+        under_way = self.tickets.end()
         self._destroy_streams()
         kept = _afterlife.keep(self.heap.exported())
         _forget(f"this PE has left its job: {reason.decode()}")
         must("job", "leave", reason)
         _afterlife.put_back(kept)
+        del under_way
 
 
 def _pointer(_, address, pe):

@@ -49,6 +49,8 @@ _SIGNATURES = {
     "atomic_fetching32": [_int, _pointer, ctypes.c_uint32, ctypes.c_uint32, _int, _pointer],
     "stream_synchronize": [_pointer], "team_split": [_pointer, _int, _int, _pointer], "team_free": [_pointer],
     "team_my_pe": [_pointer], "team_n_pes": [_pointer], "team_world_pe": [_pointer, _int],
+    "failure": [_pointer], "counters": [_pointer],
+    "ticket_test": [_pointer], "ticket_wait": [_pointer], "ticket_free": [_pointer],
     "load": [ctypes.c_char_p, _u64, _pointer, _size], "save": [ctypes.c_char_p, _pointer, _size],
     "save_checkpoint": [ctypes.c_char_p, _pointer, _size], "load_checkpoint": [ctypes.c_char_p, _pointer, _size],
 }
@@ -67,6 +69,7 @@ _IN_ORDER = {
 _SIGNATURES |= _IN_ORDER | {f"{name}_on_stream": [*arguments, _pointer] for name, arguments in _IN_ORDER.items()}
 _POINTERS = {
     "malloc": [_size], "calloc": [_size, _size], "ptr": [_pointer, _int], "team_world": [], "stream_create": [],
+    "own_stream": [], "ticket_create": [_pointer],
 }
 
 
@@ -107,11 +110,15 @@ def failure_of_check(call):
     return _exception(f"peal.{call}: {_told().removeprefix('peal_check: ')}") if FUNCTIONS["check"]() != 0 else None
 
 
-def _told():
-    text = _library.peal_error().decode(errors="replace")
+def in_words(text):
+    """A text of libpeal's with the remedies that Python has."""
     for word, ours in _WORDS.items():
         text = text.replace(word, ours)
     return text
+
+
+def _told():
+    return in_words(_library.peal_error().decode(errors="replace"))
 
 
 def _exception(text):

@@ -123,6 +123,7 @@ class Heap:
 
     def _agree(self, call, what):
         """The slots that all PEs have dropped. Raises on all PEs where they call for different things."""
+        self._pe.tickets.look()  # which have kept arrays
         while self.dropped:
             self._dropped_here |= 1 << self.dropped.popleft()
         if self._dropped_here:

@@ -7,7 +7,9 @@ other PE, quiet(), barrier() or a signal behind it tells.
 On a CPU all are done on return: the source may be reused, what was asked for is here. Calls of a PE follow one another
 in the order in which its threads make them. On a GPU they are done in the order of `stream`, or of the current one
 (torch's, cupy's, CUDA's default), on return they are not, and graphs may capture them; what fails then check() and
-synchronize() raise. Only atomics that answer a value wait for the stream and are done on return."""
+synchronize() raise. Only atomics that answer a value wait for the stream and are done on return.
+
+With `async_op=True`, as torch.distributed has it, calls return at once on a CPU too, and answer a Ticket."""
 from __future__ import annotations
 
 import ctypes
@@ -18,27 +20,28 @@ from peal._array import Array
 from peal._job import current
 from peal._library import ATOMICS, COMPARISONS, SIGNALS, TYPES, Signal, answer, must
 from peal._stream import require_none
+from peal._ticket import Ticket
 from peal.errors import ArgumentError
 
 Word = Any  # an Array or a part of one, with one integer of 4 or 8 bytes
 
 
-def put(dst: Any, src: Any, pe: int, *, stream: Any = None) -> None:
+def put(dst: Any, src: Any, pe: int, *, stream: Any = None, async_op: bool = False) -> Ticket | None:
     """Copies `src`, of this PE, into `dst` of PE `pe`. Both have as many elements of one dtype; `dst` is symmetric."""
     here = current("put")
     to, from_ = arguments.buffer("put", "dst", dst), arguments.buffer("put", "src", src)
     arguments.require_alike("put", to, from_)
-    here.make_short("put", "put", to.address, from_.address, to.nbytes, arguments.number("put", "pe", pe),
-                    stream=stream)
+    return here.make_short("put", "put", to.address, from_.address, to.nbytes, arguments.number("put", "pe", pe),
+                           stream=stream, async_op=async_op, keep=(to, from_))
 
 
-def get(dst: Any, src: Any, pe: int, *, stream: Any = None) -> None:
+def get(dst: Any, src: Any, pe: int, *, stream: Any = None, async_op: bool = False) -> Ticket | None:
     """Copies `src` of PE `pe` into `dst`, of this PE. Both have as many elements of one dtype; `src` is symmetric."""
     here = current("get")
     to, from_ = arguments.buffer("get", "dst", dst, written=True), arguments.buffer("get", "src", src)
     arguments.require_alike("get", to, from_)
-    here.make_short("get", "get", to.address, from_.address, to.nbytes, arguments.number("get", "pe", pe),
-                    stream=stream)
+    return here.make_short("get", "get", to.address, from_.address, to.nbytes, arguments.number("get", "pe", pe),
+                           stream=stream, async_op=async_op, keep=(to, from_))
 
 
 def _signal(call, word, value, pe, op):
@@ -50,21 +53,23 @@ def _signal(call, word, value, pe, op):
 
 
 def put_signal(dst: Any, src: Any, pe: int, signal: Word, value: int, op: str = "set", *,
-               stream: Any = None) -> None:
+               stream: Any = None, async_op: bool = False) -> Ticket | None:
     """put(), and behind it signal(): whoever sees the signal sees the data."""
     here = current("put_signal")
     to, from_ = arguments.buffer("put_signal", "dst", dst), arguments.buffer("put_signal", "src", src)
     arguments.require_alike("put_signal", to, from_)
-    _, what = _signal("put_signal", signal, value, pe, op)
-    here.make_short("put_signal", "put_signal", to.address, from_.address, to.nbytes, what, stream=stream)
+    at, what = _signal("put_signal", signal, value, pe, op)
+    return here.make_short("put_signal", "put_signal", to.address, from_.address, to.nbytes, what, stream=stream, async_op=async_op,
+                           keep=(to, from_, at))
 
 
-def signal(word: Word, value: int, pe: int, op: str = "set", *, stream: Any = None) -> None:
+def signal(word: Word, value: int, pe: int, op: str = "set", *, stream: Any = None,
+           async_op: bool = False) -> Ticket | None:
     """Sets the 8-byte `word` of PE `pe`, or adds `value` to it (op="add"). Whoever sees it sees what this PE had put
     there before."""
     here = current("signal")
-    _, what = _signal("signal", word, value, pe, op)
-    here.make_short("signal", "signal", what, stream=stream)
+    at, what = _signal("signal", word, value, pe, op)
+    return here.make_short("signal", "signal", what, stream=stream, async_op=async_op, keep=(at,))
 
 
 def _wait(call, streams, found, compare, bits):
@@ -101,11 +106,11 @@ def signal_wait(word: Word, value: int, compare: str = ">=", *, stream: Any = No
 wait_until = signal_wait
 
 
-def _atomic(call, what, word, value, pe, stream):
+def _atomic(call, what, word, value, pe, stream, async_op):
     here = current(call)
     found = arguments.word(call, "word", word)
-    here.make_short(call, "atomic", ATOMICS[what], found.address, arguments.bits(call, found, value), found.dtype.itemsize,
-                    arguments.number(call, "pe", pe), stream=stream)
+    return here.make_short(call, "atomic", ATOMICS[what], found.address, arguments.bits(call, found, value), found.dtype.itemsize,
+                           arguments.number(call, "pe", pe), stream=stream, async_op=async_op, keep=(found,))
 
 
 def _fetching(call, what, word, value, pe, stream, expected=0):
@@ -120,14 +125,14 @@ def _fetching(call, what, word, value, pe, stream, expected=0):
     return arguments.of_bits(found, old.value)
 
 
-def atomic_set(word: Word, value: int, pe: int, *, stream: Any = None) -> None:
+def atomic_set(word: Word, value: int, pe: int, *, stream: Any = None, async_op: bool = False) -> Ticket | None:
     """Sets a word of PE `pe`. It has happened there after quiet() or barrier()."""
-    _atomic("atomic_set", "set", word, value, pe, stream)
+    return _atomic("atomic_set", "set", word, value, pe, stream, async_op)
 
 
-def atomic_add(word: Word, value: int, pe: int, *, stream: Any = None) -> None:
+def atomic_add(word: Word, value: int, pe: int, *, stream: Any = None, async_op: bool = False) -> Ticket | None:
     """Adds to a word of PE `pe`. It has happened there after quiet() or barrier()."""
-    _atomic("atomic_add", "add", word, value, pe, stream)
+    return _atomic("atomic_add", "add", word, value, pe, stream, async_op)
 
 
 def atomic_fetch(word: Word, pe: int, *, stream: Any = None) -> int:
@@ -170,21 +175,24 @@ def fence(*, stream: Any = None) -> None:
     current("fence").make_short("fence", "fence", stream=stream)
 
 
-def quiet(*, stream: Any = None) -> None:
+def quiet(*, stream: Any = None, async_op: bool = False) -> Ticket | None:
     """Done when all that this PE has put has arrived."""
-    current("quiet").make("quiet", "quiet", stream=stream)
+    return current("quiet").make("quiet", "quiet", stream=stream, async_op=async_op)
 
 
-def barrier(*, stream: Any = None) -> None:
+def barrier(*, stream: Any = None, async_op: bool = False) -> Ticket | None:
     """Collective: done when all PEs have called it, and what they had put has arrived."""
-    current("barrier").make("barrier", "barrier_all", stream=stream)
+    return current("barrier").make("barrier", "barrier_all", stream=stream, async_op=async_op)
 
 
 def synchronize(stream: Any = None) -> None:
-    """Returns when what `stream`, or the current one, was given is done; raises Error for what went wrong in it, or before
-    in any stream. On a CPU nothing is left to wait for."""
-    current("synchronize").synchronize("synchronize", stream)
-    current("synchronize").caller.directly(must, "synchronize", "check")
+    """Returns when what `stream`, or the current one, was given is done, on a CPU when calls with async_op=True are; raises
+    Error for what went wrong in it, or before in any stream."""
+    here = current("synchronize")
+    here.synchronize("synchronize", stream)
+    if not here.device.is_gpu:
+        here.caller.run(must, "synchronize", "stream_synchronize", here.own_stream)
+    here.caller.directly(must, "synchronize", "check")
 
 
 def check() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from peal import _arguments as arguments
 from peal._job import current
 from peal._library import answer, must
+from peal._ticket import Ticket
 from peal.errors import ArgumentError, Error
 
 
@@ -40,13 +41,14 @@ class Team:
                             ctypes.byref(made))
         return None if made.value is None else Team(self._pe, made.value, owned=True)
 
-    def barrier(self, *, stream: Any = None) -> None:
+    def barrier(self, *, stream: Any = None, async_op: bool = False) -> Ticket | None:
         """As peal.barrier(), of the members."""
-        self._pe.make("Team.barrier", "team_barrier", self._native("Team.barrier"), stream=stream)
+        return self._pe.make("Team.barrier", "team_barrier", self._native("Team.barrier"), stream=stream, async_op=async_op,
+                             keep=(self,))
 
-    def sync(self, *, stream: Any = None) -> None:
+    def sync(self, *, stream: Any = None, async_op: bool = False) -> Ticket | None:
         """Done when all members have called it; says nothing of what was put."""
-        self._pe.make("Team.sync", "team_sync", self._native("Team.sync"), stream=stream)
+        return self._pe.make("Team.sync", "team_sync", self._native("Team.sync"), stream=stream, async_op=async_op, keep=(self,))
 
     def free(self) -> None:
         """Collective among the members: gives the team's memory back."""

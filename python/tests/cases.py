@@ -61,3 +61,44 @@ class Collectives:
                              ((sent[0], back), "sent's displacements has .* elements of float32; give one int64 for each")):
             with self.refused("peal.all_to_all_v: ", words):
                 peal.all_to_all_v(back, src, received, given)
+
+
+class Tickets:
+    """Cases for a Together."""
+
+    def test_calls_are_under_way_until_they_are_waited_for(self):
+        x, y, inbox = peal.full(100, self.me + 1, np.float32), peal.zeros(100, np.float32), peal.zeros(100, np.float32)
+        signals, parts = peal.zeros(2, np.int64), peal.zeros((self.n, 100), np.float32)
+        under_way = [
+            peal.all_reduce(y, x, "sum", async_op=True), peal.put(inbox, x, self.next, async_op=True),
+            peal.put_signal(inbox, x, self.next, signals[:1], 1, "add", async_op=True),
+            peal.signal(signals[:1], 1, self.next, "add", async_op=True), peal.atomic_add(signals[1:], 5, self.next, async_op=True),
+            peal.all_gather(parts, x, async_op=True), peal.quiet(async_op=True), peal.world().barrier(async_op=True)]
+        for one in reversed(under_way):
+            one.wait()
+        self.assertTrue(all(one.done() for one in under_way))
+        self.assertEqual(repr(under_way[0]), "peal.Ticket(all_reduce, done)")
+        self.assertEqual(signals.copy_to_host().tolist(), [2, 5])
+        self.assertEqual(y.copy_to_host().tolist(), [self.n * (self.n + 1) // 2] * 100)
+        self.assertEqual(inbox.copy_to_host()[99], self.before + 1)
+        self.assertEqual(parts.copy_to_host()[:, 3].tolist(), list(range(1, self.n + 1)))
+        self.assertIsNone(peal.put(inbox, x, self.next))
+        under_way[0].wait()  # again
+
+    def test_refused_calls_have_no_ticket(self):
+        x, y = peal.zeros(4, np.float32), peal.zeros(4, np.float32)
+        for call, words in ((lambda: peal.put(y, x, 99, async_op=True), "peal.put: there is no PE 99"),
+                            (lambda: peal.put(y, x[:3], 0, async_op=True), "peal.put: dst has 4 elements, src 3"),
+                            (lambda: peal.all_reduce(y, x, "xor", async_op=True), "peal.all_reduce.*bit_xor is not")):
+            with self.subTest(words), self.refused(words):
+                call()
+
+    def test_many_leave_nothing(self):
+        x, inbox = peal.full(10, self.me, np.int32), peal.zeros(10, np.int32)
+        for _ in range(300):
+            last = peal.put(inbox, x, self.next, async_op=True)
+        last.wait()
+        peal.collect()
+        self.assertEqual(peal._job.current("test").tickets._pending, [])
+        peal.barrier()
+        self.assertEqual(inbox.copy_to_host().tolist(), [self.before] * 10)

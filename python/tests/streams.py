@@ -112,6 +112,10 @@ class Arrays(OnStreams):
         self.assertEqual(PLACE.values(array)[2], 100 + self.before)
 
 
+class Tickets(cases.Tickets, OnStreams):
+    pass
+
+
 class Transfers(OnStreams):
     def test_follow_one_another_in_a_stream(self):
         inbox, source, word = peal.zeros(1000, np.float32), peal.zeros(1000, np.float32), peal.zeros(1, np.uint64)

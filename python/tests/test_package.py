@@ -294,6 +294,22 @@ class Interrupts(Job):
             print("ended")
             """), 0, "ended")
 
+    def test_a_wait_for_a_ticket_can_be_interrupted(self):
+        self.assert_ends(self.held("""
+            with peal.job():
+                x, y = peal.full(3, 7), peal.zeros(3, np.int64)
+                ticket = peal.put(y, x, 0, async_op=True)
+                caught = hold("ticket_wait")
+                try:
+                    ticket.wait()
+                    raise AssertionError
+                except KeyboardInterrupt:
+                    print("interrupted")
+                caught.set()
+                ticket.wait()
+                print(ticket.done(), y[0])
+            """), 0, "interrupted", "True 7")
+
     # Hazard: a child that was forked behind such an init() began a job of its own, in libpeal's half of the parent's.
     def test_a_child_of_an_interrupted_init_is_no_pe(self):
         self.assert_ends(self.held("""

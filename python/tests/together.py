@@ -6,11 +6,14 @@ import random
 import tempfile
 import threading
 import unittest
+import weakref
 
 import cases
 import numpy as np
 import peal
 from cases import Together
+from peal import _job
+from peal._library import COMPARISONS, FUNCTIONS, TYPES
 
 
 class Arrays(Together):
@@ -172,6 +175,61 @@ class Transfers(Together):
                 (lambda: peal.signal_wait(word, 1, "~"), "peal.signal_wait: compare '~': give")):
             with self.subTest(words), self.refused(words):
                 call()
+
+
+class Tickets(cases.Tickets, Together):
+    def hold(self, word):
+        """Calls of this PE wait behind this until its `word` is 1."""
+        self.assertEqual(FUNCTIONS["wait_until_on_stream"](word.address, TYPES["int64"], COMPARISONS["=="], 1,
+                                                           _job.current("test").own_stream), 0)
+
+    def test_a_ticket_tells_when_its_call_is_done(self):
+        word, inbox, source = peal.zeros(1, np.int64), peal.zeros(4, np.int32), np.full(4, self.me, np.int32)
+        self.hold(word)
+        ticket = peal.put(inbox, source, self.next, async_op=True)
+        self.assertFalse(ticket.done())
+        self.assertEqual(repr(ticket), "peal.Ticket(put, under way)")
+        word[0] = 1
+        ticket.wait()
+        self.assertTrue(ticket.done())
+        peal.barrier()
+        self.assertEqual(inbox[3], self.before)
+
+    # Hazard: numpy gave the source's memory to another array while the put was still to come.
+    def test_what_a_call_needs_stays_until_it_is_done(self):
+        word, inbox, source = peal.zeros(1, np.int64), peal.zeros(4, np.int32), np.full(4, self.me, np.int32)
+        there = weakref.ref(source)
+        self.hold(word)
+        peal.put(inbox, source, self.next, async_op=True)
+        del source
+        gc.collect()
+        self.assertIsNotNone(there())
+        word[0] = 1
+        peal.synchronize()
+        peal.collect()
+        self.assertIsNone(there())
+        peal.barrier()
+        self.assertEqual(inbox[0], self.before)
+
+    def test_many_threads_look_at_one_ticket(self):
+        word, inbox = peal.zeros(1, np.int64), peal.zeros(4, np.int32)
+        self.hold(word)
+        ticket = peal.put(inbox, np.full(4, self.me, np.int32), self.next, async_op=True)
+        looks = [threading.Thread(target=ticket.wait) for _ in range(4)]
+        for one in looks:
+            one.start()
+        while not ticket.done():
+            word[0] = 1
+        for one in looks:
+            one.join()
+        self.assertEqual(repr(ticket), "peal.Ticket(put, done)")
+
+
+class Reports(Together):
+    def test_nothing_has_failed(self):
+        self.assertIsNone(peal.failure())
+        self.assertEqual(peal.counters(), [])  # without PEAL_RECORD
+        self.assertRegex(peal.dump(), rf"PE {self.me}\b")
 
 
 class Files(Together):

@@ -7,6 +7,7 @@
 
 #include "peal/c_api.h"
 #include "peal/c_calls.h"
+#include "peal/c_failures.h"
 #include "peal/c_storage.h"
 
 int main(void) {

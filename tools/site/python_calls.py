@@ -16,6 +16,7 @@ SECTIONS = {
     "python/peal": {
         "_job": ("Start and end", False), "__init__": ("This PE", False), "_array": ("Arrays", True),
         "_operations": ("Transfers, signals, atomics", True), "_collectives": ("Collective calls", True), "_team": ("Teams", True),
+        "_ticket": ("Calls under way", True), "_failures": ("Failures and counters", True),
         "_storage": ("Files", True), "_kernel": ("Kernels", True), "_kernel_arguments": ("Kernels' arguments", False),
         "errors": ("Errors", True),
     },
