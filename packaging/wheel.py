@@ -81,7 +81,7 @@ def copyright_of(library):
 
 def contents(root, python):
     """What lies where in the wheel: paths by name."""
-    files = {f"peal/{path.relative_to(python)}": path for path in sorted(python.rglob("*")) if path.suffix in (".py", ".typed", ".cpp")}
+    files = {f"peal/{path.relative_to(python)}": path for path in sorted(python.rglob("*")) if path.suffix in (".py", ".typed", ".cpp", ".h")}
     texts = sorted(path for path in (root / "share/doc/peal").rglob("*") if path.suffix in (".md", ".txt", ".svg"))
     files |= {f"peal/doc/{path.relative_to(root / 'share/doc/peal')}": path for path in texts}
     binaries = {"lib/libpeal.so.0": (root / "lib/libpeal.so.0").resolve()}

@@ -92,6 +92,11 @@ class Cuda:
         with self.selected():
             self._must(name, *arguments)
 
+    @property
+    def context(self):
+        """Its primary CUcontext, as a number."""
+        return self._context.value
+
     @contextlib.contextmanager
     def selected(self):
         """Makes it the GPU that this thread's calls of CUDA are for."""

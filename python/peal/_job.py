@@ -39,6 +39,8 @@ class Pe:
         self.streams = []  # that no wait uses now
         self.tickets = Tickets()
         self.kept = {}  # what peal.torch has one of in a job
+        for told in _watchers:
+            told(self)
 
     def make(self, call, name, *arguments, stream=None, async_op=False, keep=()):
         """Makes peal_NAME, which may wait for other PEs, and raises in the name of `call` what it says: on a CPU it is done
@@ -97,6 +99,7 @@ class Pe:
             FUNCTIONS["stream_destroy"](self.streams.pop())
 
     def end(self):
+        _tell_of_end()
         under_way = self.tickets.end()
         self._destroy_streams()
         kept = _afterlife.keep(self.heap.exported())
@@ -108,6 +111,7 @@ class Pe:
             del under_way  # by now done, or ended
 
     def leave(self, reason):
+        _tell_of_end()
         under_way = self.tickets.end()
         self._destroy_streams()
         kept = _afterlife.keep(self.heap.exported())
@@ -115,6 +119,21 @@ class Pe:
         must("job", "leave", reason)
         _afterlife.put_back(kept)
         del under_way
+
+
+_watchers = []  # called with a Pe that has begun, and with None when it is about to end
+
+
+def watch(told):
+    """Has told(pe) called for the Pe of now and later ones, and told(None) for their ends; in a forked child nothing."""
+    _watchers.append(told)
+    if _pe is not None:
+        told(_pe)
+
+
+def _tell_of_end():
+    for told in _watchers:
+        told(None)
 
 
 def _pointer(_, address, pe):

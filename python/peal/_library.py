@@ -91,6 +91,7 @@ def _load():
 
 
 _library = _load()
+ALLOCATE = _library.peal_malloc, _library.peal_error  # for code that must not run Python
 FUNCTIONS = {name: getattr(_library, "peal_" + name) for name in (*_SIGNATURES, *_POINTERS)}
 
 # Remedies of C in the words of Python.

@@ -55,6 +55,71 @@ class Torch(Job):
                     print(int(routing.total), (beside == 0).all().item(), error)
             """, PEAL_TRANSPORT="p2p"), 0, r"\[0\] 24 True .*other arguments than other members", r"\[2\] 0 True .*other arguments")
 
+    # Hazard: torch frees a tensor of a job that has ended at an address where the next job has one.
+    def test_tensors_may_outlive_their_job(self):
+        self.assert_ends(run_text(1, """
+            import ctypes, peal.torch
+            from peal.torch import _extension
+            module = _extension.module()
+            library = ctypes.CDLL(module.__file__)
+            for function in library.peal_symmetric_alloc, library.peal_symmetric_free:
+                function.restype, function.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+            take, give_back = library.peal_symmetric_alloc, library.peal_symmetric_free
+            made = []
+            assert take(1000) is None  # there is no job
+            for job in range(2):
+                module.begin(-1, 0)
+                module.add(1 << 40, 1 << 20)  # which nobody touches
+                made += [take(1000), take(1 << 19)]
+                assert take(1 << 20) is None
+                if job == 0:
+                    module.end()
+            assert made[0] == made[2] == 1 << 40 and made[1] == made[3], made
+            give_back(made[0])
+            assert take(1000) not in (made[0], None)
+            give_back(made[2])
+            assert take(1000) == made[0]
+            give_back(1)  # is nobody's
+            print("ended")
+            """), 0, "ended")
+
+    def test_each_job_has_memory_of_its_own(self):
+        self.assert_ends(run_text(2, """
+            import torch, torch.distributed as dist, torch.distributed._symmetric_memory as symm_mem
+            import peal.torch
+            held = []
+            for job in range(3):
+                with peal.job("cpu"):
+                    me = peal.my_pe()
+                    if job == 0:
+                        dist.init_process_group("gloo", init_method=f"file:///tmp/peal-jobs-{os.getppid()}", rank=me, world_size=2)
+                        symm_mem.set_backend("PEAL")
+                    if job == 2:
+                        peal.torch.reserve(1 << 20)
+                        held.clear()
+                    x = symm_mem.empty(100, dtype=torch.int64, device="cpu").fill_(me + job)
+                    memory = symm_mem.rendezvous(x, dist.group.WORLD)
+                    memory.barrier()
+                    assert (memory.get_buffer(1 - me, (100,), torch.int64) == 1 - me + job).all()
+                    memory.barrier()
+                    held += [x, memory]
+                    child = os.fork()
+                    if child == 0:
+                        try:
+                            symm_mem.empty(100, dtype=torch.int64, device="cpu")
+                        except peal.Error as error:
+                            held.clear()
+                            os._exit(3 if "forked from a PE" in str(error) else 4)
+                        os._exit(5)
+                    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+                try:
+                    symm_mem.empty(100, dtype=torch.int64, device="cpu")
+                except peal.Error as error:
+                    assert "call peal.init() first" in str(error), error
+            dist.destroy_process_group()
+            print("ended")
+            """, PEAL_TRANSPORT="p2p"), 0, r"\[0\] ended", r"\[1\] ended")
+
     def test_without_a_group_says_so(self):
         self.assert_ends(run_text(1, """
             import peal.torch

@@ -9,7 +9,7 @@ import torch
 
 import peal
 from peal.errors import CompileError
-from peal.torch import _extension, _groups, _ops, _symmetric_memory
+from peal.torch import _arena, _extension, _groups, _ops, _symmetric_memory
 from peal.torch._arena import reserve
 from peal.torch._groups import team
 from peal.torch._start import init
@@ -38,7 +38,8 @@ def reduce_scatter(x: torch.Tensor, op: str = "sum", group: str = "") -> torch.T
 
 def _register_backend():
     try:
-        _extension.module().register(_symmetric_memory.Allocator())
+        _symmetric_memory.register()
+        _arena.watch(_extension.module())
     except (CompileError, peal.Error) as error:
         warnings.warn(f"{error}\nset_backend(\"PEAL\") will not find it; all else of peal.torch works", stacklevel=3)
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiles symmetric_memory.cpp against the torch that is imported, once for that version of it, and keeps it."""
+import functools
 import hashlib
 import importlib.util
 import pathlib
@@ -13,7 +14,9 @@ import torch
 from peal import _build, _toolchains
 from peal.errors import CompileError
 
-_SOURCE = pathlib.Path(__file__).parent / "symmetric_memory.cpp"
+_FOLDER = pathlib.Path(__file__).parent
+_SOURCE = _FOLDER / "symmetric_memory.cpp"
+_INCLUDED = _FOLDER / "arena.h"
 _MODULE = "peal_symmetric_memory"
 _OPTIONS = ("-shared", "-fPIC", "-O1", "-std=c++20", "-w")
 
@@ -44,13 +47,13 @@ class _Toolchain(_toolchains.Toolchain):
         text.write_text(source.whole())
         paths = torchs / "include", torchs / "include/torch/csrc/api/include", sysconfig.get_paths()["include"]
         command = ["g++", *_OPTIONS, f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
-                   *(f"-isystem{path}" for path in paths), "-x", "c++", text, "-o", out,
+                   f"-I{_FOLDER}", *(f"-isystem{path}" for path in paths), "-x", "c++", text, "-o", out,
                    f"-L{torchs / 'lib'}", "-Wl,--no-as-needed", "-lc10", "-ltorch_cpu", "-ltorch_python"]
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         if done.returncode != 0:
             raise CompileError(f"peal.torch: the backend PEAL does not compile against torch {torch.__version__}:\n"
                                f"{done.stderr.strip()}")
-        return set()
+        return {str(_INCLUDED)}
 
 
 def _load(library):
@@ -63,6 +66,7 @@ def _load(library):
     return module
 
 
+@functools.cache
 def module():
     """The compiled module. Raises CompileError."""
     return _build.loaded(_Toolchain(), _build.Source(_SOURCE.read_text(), _SOURCE, (), ()), _load)

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The backend "PEAL" of torch.distributed._symmetric_memory, on GPUs and on CPUs.
 
-Allocating and freeing are this PE's own affair (_arena.py). rendezvous() is collective among the group's members, who tell
+Allocating and freeing are this PE's own affair (arena.h). rendezvous() is collective among the group's members, who tell
 one another by the group's store where their blocks lie. Signal pads are of one tensor and one group. They count: put_signal
 adds 1 to a word and wait_signal takes 1 away, so pads are zero where all signals have been waited for."""
 from __future__ import annotations
 
-import collections
+import ctypes
 import json
 
 from peal._device import named
 from peal._job import current
-from peal._library import ATOMICS, COMPARISONS, TYPES
+from peal._library import ALLOCATE, ATOMICS, COMPARISONS, TYPES
 from peal.errors import ArgumentError, Error
-from peal.torch import _arena, _groups
+from peal.torch import _extension, _groups
 
 _WORD = 4  # bytes of a pad's words, as torch's kernels have them
 _MINUS_ONE = (1 << 8 * _WORD) - 1
@@ -28,11 +28,10 @@ class Handle:
     """Memory and a signal pad of each member of a group. `buffers` and `pads` are their addresses here, 0 where only a NIC
     reaches them; `ranks` are torch's global ranks."""
 
-    def __init__(self, group, block, pad, told):
+    def __init__(self, group, pad_bytes, told):
         pe = current("rendezvous")
-        self._pe, self._block, self._pad = pe, block, pad  # which stay as long
-        self._told = told
-        self._arenas = _arena.all_of("rendezvous")
+        self._pe, self._pad_bytes, self._told = pe, pad_bytes, told
+        self._bases = [arena.base for arena in _extension.module().arenas()]
         self.nbytes, self.rank, self.device = min(one["nbytes"] for one in told), group.rank, str(pe.device)
         self.pes, self.ranks = list(group.pes), [_groups.ranks_of_pes("rendezvous")[one] for one in group.pes]
         self.buffers = [self._at("memory", rank) for rank in range(group.size)]
@@ -40,17 +39,17 @@ class Handle:
 
     def _at(self, what, rank):
         number, offset = self._told[rank][what]
-        return self._arenas[number].at(offset, self.pes[rank]) or 0
+        return self._pe.pointer("rendezvous", self._bases[number] + offset, self.pes[rank]) or 0
 
     def _word(self, call, owner, sender, channel):
         """How this PE names the word of the pad of `owner` that `sender` signals by, as torch numbers them."""
         at = _WORD * (len(self.pes) * channel + sender)
-        if channel < 0 or at + _WORD > self._pad.nbytes:
-            most = self._pad.nbytes // (_WORD * len(self.pes))
+        if channel < 0 or at + _WORD > self._pad_bytes:
+            most = self._pad_bytes // (_WORD * len(self.pes))
             raise ArgumentError(f"SymmetricMemory.{call}: channel {channel}: there are {most} of them; raise "
                                 "set_signal_pad_size() before tensors are made")
         number, offset = self._told[owner]["pad"]
-        return self._arenas[number].base + offset + at
+        return self._bases[number] + offset + at
 
     def _require(self, call, rank):
         if current(call) is not self._pe:
@@ -93,67 +92,40 @@ class Handle:
         self._pe.make("wait_signal", "quiet")
 
 
-class Allocator:
-    """What symmetric_memory.cpp asks. Allocations are found by address."""
-
-    def __init__(self):
-        self._blocks = {}  # by address
-        self._outlived = collections.Counter()  # by address, tensors of jobs that have ended whose place has a new one
-
-    def device(self):
-        return str(current("SymmetricMemory").device)
-
-    def allocate(self, nbytes, index):
-        device = current("empty").device
-        if device.is_gpu and index != device.index:
-            raise ArgumentError(f"peal.torch: symmetric memory of cuda:{index}, and this job's arrays are on {device}; call "
-                                "torch.cuda.set_device(peal.device()) before")
-        block = _arena.take(nbytes)
-        if block.address in self._blocks:
-            self._outlived[block.address] += 1
-        self._blocks[block.address] = block
-        return block.address
-
-    def free(self, address):
-        """Answers how many bytes they were. Calls nothing of peal's: the collector may call it."""
-        if self._outlived[address]:
-            self._outlived[address] -= 1  # whichever of the two it is: the other one gives the memory back
-            return 0
-        del self._outlived[address]
-        return self._blocks.pop(address).room
-
-    def size_of(self, address):
-        return self._blocks[address].nbytes
-
-    def _around(self, address):
-        here = current("rendezvous")
-        for block in list(self._blocks.values()):
-            if block.address <= address < block.address + block.room and block.arena.array._pe is here:
-                return block
+def _block_around(address):
+    found = _extension.module().around(address)
+    if found is None:
         raise ArgumentError("SymmetricMemory.rendezvous: the tensor is not of symm_mem.empty() with the backend PEAL; make it so, in "
                             "this job")
+    return found
 
-    def rendezvous(self, address, group_name):
-        """The Handle of the memory at an address. Collective among the group's members."""
-        group = _groups.of("rendezvous", group_name)
-        store, key = _groups.store("rendezvous", group), f"peal/rendezvous/{group.name}/{group.meetings}/"
-        group.meetings += 1
-        try:
-            block, pad = self._around(address), _arena.take(_pad_bytes())
-            with named("rendezvous"):
-                pad.arena.array._pe.device.write(pad.address, bytes(pad.nbytes))
-        except Error as error:  # the others wait for what this PE says
-            store.set(key + str(group.rank), json.dumps({"error": str(error)}))
-            raise
-        within = address - block.address
-        mine = {"nbytes": block.nbytes - within, "within": within, "memory": (block.arena.number, block.offset + within),
-                "pad": (pad.arena.number, pad.offset)}
-        store.set(key + str(group.rank), json.dumps(mine))
-        told = [json.loads(store.get(key + str(rank))) for rank in range(group.size)]
-        for rank, one in enumerate(told):
-            if "error" in one:
-                raise Error(f"SymmetricMemory.rendezvous: rank {rank} of group {group.name}: {one['error']}")
-            if one["nbytes"] != told[0]["nbytes"] and not any(other["within"] for other in told):
-                raise ArgumentError(f"SymmetricMemory.rendezvous: rank 0 of group {group.name} has {told[0]['nbytes']} bytes, rank {rank} "
-                                    f"has {one['nbytes']}; give tensors of one size, in the same order")
-        return Handle(group, block, pad, told)
+
+def rendezvous(address, group_name):
+    """(Handle, block, pad) of the memory at an address. Collective among the group's members."""
+    group = _groups.of("rendezvous", group_name)
+    store, key = _groups.store("rendezvous", group), f"peal/rendezvous/{group.name}/{group.meetings}/"
+    group.meetings += 1
+    try:
+        block, pad = _block_around(address), _extension.module().take(_pad_bytes())
+        with named("rendezvous"):
+            current("rendezvous").device.write(pad.address, bytes(pad.nbytes))
+    except Error as error:  # the others wait for what this PE says
+        store.set(key + str(group.rank), json.dumps({"error": str(error)}))
+        raise
+    within = address - block.address
+    mine = {"nbytes": block.nbytes - within, "within": within, "memory": (block.arena.number, block.offset + within),
+            "pad": (pad.arena.number, pad.offset)}
+    store.set(key + str(group.rank), json.dumps(mine))
+    told = [json.loads(store.get(key + str(rank))) for rank in range(group.size)]
+    for rank, one in enumerate(told):
+        if "error" in one:
+            raise Error(f"SymmetricMemory.rendezvous: rank {rank} of group {group.name}: {one['error']}")
+        if one["nbytes"] != told[0]["nbytes"] and not any(other["within"] for other in told):
+            raise ArgumentError(f"SymmetricMemory.rendezvous: rank 0 of group {group.name} has {told[0]['nbytes']} bytes, rank {rank} "
+                                f"has {one['nbytes']}; give tensors of one size, in the same order")
+    return Handle(group, pad.nbytes, told), block, pad
+
+
+def register():
+    """Makes torch know the backend. Raises CompileError."""
+    _extension.module().register(rendezvous, *(ctypes.cast(function, ctypes.c_void_p).value for function in ALLOCATE))

@@ -1,24 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// torch's interface of symmetric memory (torch/csrc/distributed/c10d/symm_mem/SymmetricMemory.hpp) for objects of
-// Python's, which decide everything. Compiled against the torch that imports it (_extension.py).
+// torch's interface of symmetric memory (torch/csrc/distributed/c10d/symm_mem/SymmetricMemory.hpp).
+// Compiled against the torch that imports it (_extension.py).
+//
+//   alloc, free    here, without Python: torch's memory pool calls them under a lock of its own,
+//   which a thread that holds
+//                  the interpreter's lock may wait for, as one that drops a tensor does
+//   rendezvous     _symmetric_memory.py, as are barrier and signals
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <dlfcn.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <stdexcept>
 #include <string>
+#include <torch/csrc/distributed/c10d/symm_mem/SymmetricMemory.hpp>
 #include <utility>
 #include <vector>
 
-#include <torch/csrc/distributed/c10d/symm_mem/SymmetricMemory.hpp>
+#include "arena.h"
 
 namespace py = pybind11;
 namespace symm = c10d::symmetric_memory;
+using peal::arenas::Arena;
+using peal::arenas::Arenas;
+using peal::arenas::Block;
 
 namespace {
+
+constexpr uint64_t kDefaultBytes = uint64_t{64}
+                                   << 20;  // of an arena that nobody has reserved, on a CPU
+constexpr uint64_t kDefaultBytesOfGpu = uint64_t{1} << 30;
+
+// What becomes peal.Error and peal.ArgumentError.
+struct Failed : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+struct WrongArgument : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 
 // Whether threads may still take the interpreter's lock.
 bool interpreter_lives() {
@@ -30,8 +57,8 @@ bool interpreter_lives() {
   return Py_IsInitialized() != 0 && !ending && !symm::is_finalizing();
 }
 
-// A reference to an object of Python's that threads without the interpreter's lock may drop; at the interpreter's end
-// nobody drops it.
+// A reference to an object of Python's that threads without the interpreter's lock may drop; at the
+// interpreter's end nobody drops it.
 std::shared_ptr<py::object> shared(py::object object) {
   return {new py::object(std::move(object)), [](py::object* held) {
             if (!interpreter_lives()) return;
@@ -42,7 +69,8 @@ std::shared_ptr<py::object> shared(py::object object) {
 
 std::vector<void*> pointers(const py::object& object, const char* name) {
   std::vector<void*> found;
-  for (const auto& one : object.attr(name).cast<std::vector<uint64_t>>()) found.push_back(reinterpret_cast<void*>(one));
+  for (const auto& one : object.attr(name).cast<std::vector<uint64_t>>())
+    found.push_back(reinterpret_cast<void*>(one));
   return found;
 }
 
@@ -53,12 +81,15 @@ at::Tensor on_device(const std::vector<void*>& pointers, c10::Device device) {
   return numbers.to(device);
 }
 
-// A Handle of _symmetric_memory.py. What never changes is copied out of it once; tables on the device are
-// made at once, since the first use may be in a graph's capture.
+// A Handle of _symmetric_memory.py, the memory that it is of, and that memory's signal pad. What
+// never changes is copied out of the Handle once; tables on the device are made at once, since the
+// first use may be in a graph's capture.
 class Memory : public symm::SymmetricMemory {
  public:
-  explicit Memory(const py::object& handle)
+  Memory(const py::object& handle, std::shared_ptr<Block> block, std::shared_ptr<Block> pad)
       : handle_(shared(handle)),
+        block_(std::move(block)),
+        pad_(std::move(pad)),
         buffers_(pointers(handle, "buffers")),
         pads_(pointers(handle, "pads")),
         bytes_(handle.attr("nbytes").cast<size_t>()),
@@ -71,8 +102,12 @@ class Memory : public symm::SymmetricMemory {
 
   std::vector<void*> get_buffer_ptrs() override { return buffers_; }
   std::vector<void*> get_signal_pad_ptrs() override { return pads_; }
-  void** get_buffer_ptrs_dev() override { return static_cast<void**>(buffers_on_device_.data_ptr()); }
-  void** get_signal_pad_ptrs_dev() override { return static_cast<void**>(pads_on_device_.data_ptr()); }
+  void** get_buffer_ptrs_dev() override {
+    return static_cast<void**>(buffers_on_device_.data_ptr());
+  }
+  void** get_signal_pad_ptrs_dev() override {
+    return static_cast<void**>(pads_on_device_.data_ptr());
+  }
   size_t get_buffer_size() override { return bytes_; }
   size_t get_offset() override { return 0; }  // buffers begin where the tensor does
   bool has_multicast_support() override { return false; }
@@ -89,8 +124,18 @@ class Memory : public symm::SymmetricMemory {
   }
 
   void barrier(int channel, size_t timeout_ms) override { call("barrier", channel, timeout_ms); }
-  void put_signal(int rank, int channel, size_t timeout_ms) override { call("put_signal", rank, channel, timeout_ms); }
-  void wait_signal(int rank, int channel, size_t timeout_ms) override { call("wait_signal", rank, channel, timeout_ms); }
+  void put_signal(int rank, int channel, size_t timeout_ms) override {
+    call("put_signal", rank, channel, timeout_ms);
+  }
+  void wait_signal(int rank, int channel, size_t timeout_ms) override {
+    call("wait_signal", rank, channel, timeout_ms);
+  }
+
+  // Nobody will call any more.
+  void drop_blocks() {
+    block_.reset();
+    pad_.reset();
+  }
 
  private:
   template <typename... Arguments>
@@ -100,6 +145,7 @@ class Memory : public symm::SymmetricMemory {
   }
 
   std::shared_ptr<py::object> handle_;
+  std::shared_ptr<Block> block_, pad_;
   std::vector<void*> buffers_, pads_;
   size_t bytes_;
   int rank_;
@@ -108,69 +154,265 @@ class Memory : public symm::SymmetricMemory {
   at::Tensor buffers_on_device_, pads_on_device_, ranks_on_device_;
 };
 
-// A symmetric_memory.Allocator.
+// Memory and where it has met that of other PEs. No thread waits for the interpreter's lock while
+// it holds `mutex_`.
 class Allocator : public symm::SymmetricMemoryAllocator {
  public:
-  explicit Allocator(const py::object& object) : object_(shared(object)) {}
+  // Of libpeal: peal_malloc and peal_error.
+  struct Calls {
+    void* (*allocate)(size_t);
+    const char* (*error)();
+  };
+
+  // `meet`: rendezvous() of _symmetric_memory.py.
+  Allocator(const py::object& meet, Calls calls) : meet_(shared(meet)), calls_(calls) {}
+
+  // A part in a job has begun: on a CPU (-1), or a GPU whose primary context is given.
+  void begin(int device, uint64_t context) {
+    process_ = getpid();
+    const std::lock_guard lock(mutex_);
+    job_ = std::make_shared<Arenas>(device, reinterpret_cast<void*>(context));
+  }
+  void end() {
+    const std::lock_guard growing(growing_);  // libpeal is in use
+    const std::lock_guard lock(mutex_);
+    job_ = nullptr;
+  }
 
   void* alloc(size_t bytes, int device, const std::optional<std::string>& /*group*/) override {
-    py::gil_scoped_acquire lock;
-    const auto begin = object_->attr("allocate")(bytes, device).cast<uint64_t>();
-    forget(begin, bytes);  // a tensor of a job that has ended may have lain there
-    return reinterpret_cast<void*>(begin);
+    const auto job = this->job("SymmetricMemory.empty");
+    if (job->device >= 0 && device != job->device)
+      throw WrongArgument("peal.torch: symmetric memory of cuda:" + std::to_string(device) +
+                          ", and this job's arrays are on cuda:" + std::to_string(job->device) +
+                          "; call torch.cuda.set_device(peal.device()) before");
+    const auto block = take(*job, bytes);
+    const std::lock_guard lock(mutex_);
+    auto& at = blocks_[block->address()];
+    if (at) ++outlived_[block->address()];
+    at = block;
+    forget(block->address(), bytes);  // a tensor of a job that has ended may have lain there
+    return reinterpret_cast<void*>(block->address());
   }
 
   void free(void* pointer) override {
-    if (!interpreter_lives()) return;
-    py::gil_scoped_acquire lock;
-    const auto begin = reinterpret_cast<uint64_t>(pointer);
-    forget(begin, object_->attr("free")(begin).cast<uint64_t>());
+    if (is_child()) return;
+    const std::lock_guard lock(mutex_);
+    const auto found = blocks_.find(reinterpret_cast<uint64_t>(pointer));
+    if (found == blocks_.end()) return;
+    const auto outlived = outlived_.find(found->first);
+    if (outlived !=
+        outlived_.end()) {  // whichever of the two it is: the other one gives the memory back
+      if (--outlived->second == 0) outlived_.erase(outlived);
+      return;
+    }
+    forget(found->first, found->second->room);
+    blocks_.erase(found);
   }
 
   size_t get_alloc_size(void* pointer) override {
-    py::gil_scoped_acquire lock;
-    return object_->attr("size_of")(reinterpret_cast<uint64_t>(pointer)).cast<size_t>();
+    const std::lock_guard lock(mutex_);
+    const auto found = blocks_.find(reinterpret_cast<uint64_t>(pointer));
+    if (found == blocks_.end())
+      throw Failed(
+          "peal.torch: the pointer is of no symmetric memory; give a tensor of symm_mem.empty()");
+    return found->second->bytes;
   }
 
-  c10::intrusive_ptr<symm::SymmetricMemory> rendezvous(void* pointer, const std::optional<std::string>& group) override {
-    py::gil_scoped_acquire lock;
-    const auto address = reinterpret_cast<uint64_t>(pointer);
-    const auto found = met_.find({address, group.value_or("")});
-    if (found != met_.end()) return found->second;
-    auto met = c10::make_intrusive<Memory>(object_->attr("rendezvous")(address, group));
-    met_[{address, group.value_or("")}] = met;
-    return met;
+  // Memory for what is no tensor.
+  std::shared_ptr<Block> take(uint64_t bytes) { return take(*job("SymmetricMemory"), bytes); }
+
+  // The block of this job around an address; null where there is none.
+  std::shared_ptr<Block> around(uint64_t address) {
+    const auto job = this->job("SymmetricMemory.rendezvous");
+    const auto arenas = job->all();
+    const std::lock_guard lock(mutex_);
+    const auto behind = blocks_.upper_bound(address);
+    if (behind == blocks_.begin()) return nullptr;
+    const auto& found = std::prev(behind)->second;
+    const bool ours = std::find(arenas.begin(), arenas.end(), found->arena) != arenas.end();
+    return ours && address < found->address() + found->room ? found : nullptr;
+  }
+
+  std::shared_ptr<Arena> add(uint64_t base, uint64_t bytes) {
+    return job("reserve")->add(base, bytes);
+  }
+  std::vector<std::shared_ptr<Arena>> all() { return job("rendezvous")->all(); }
+
+  c10::intrusive_ptr<symm::SymmetricMemory> rendezvous(
+      void* pointer, const std::optional<std::string>& group) override {
+    py::gil_scoped_acquire python;
+    { const auto ended = dropped(); }
+    const std::pair key(reinterpret_cast<uint64_t>(pointer), group.value_or(""));
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = met_.find(key);
+      if (found != met_.end()) return found->second;
+    }
+    const py::tuple met = (*meet_)(key.first, group);
+    auto memory = c10::make_intrusive<Memory>(met[0], met[1].cast<std::shared_ptr<Block>>(),
+                                              met[2].cast<std::shared_ptr<Block>>());
+    const std::lock_guard lock(mutex_);
+    met_[key] = memory;
+    return memory;
   }
 
   bool has_multicast_support(int /*device*/) override { return false; }
 
   c10::DeviceType supported_device_type() override {
-    py::gil_scoped_acquire lock;
-    return c10::Device(object_->attr("device")().cast<std::string>()).type();
+    return job("SymmetricMemory")->device < 0 ? c10::DeviceType::CPU : c10::DeviceType::CUDA;
   }
 
   std::string name() override { return "PEAL"; }
 
  private:
+  // Whether this process was forked from a PE: memory is the parent's, and so is a thread that may
+  // hold the mutex.
+  bool is_child() const { return process_ != 0 && process_ != getpid(); }
+
+  std::shared_ptr<Arenas> job(const std::string& call) {
+    if (is_child())
+      throw Failed("peal.torch: " + call +
+                   ": this process was forked from a PE and is none; start PEs by peal-run, and "
+                   "other processes by "
+                   "spawn, not fork");
+    const std::lock_guard lock(mutex_);
+    if (!job_)
+      throw Failed("peal.torch: " + call + ": call peal.init() first, or use `with peal.job():`");
+    return job_;
+  }
+
+  std::shared_ptr<Block> take(Arenas& job, uint64_t bytes) {
+    const std::lock_guard lock(growing_);
+    if (job.all().empty()) grow(job);
+    if (auto block = job.take(bytes, current_stream(job))) return block;
+    uint64_t all = 0;
+    for (const auto& arena : job.all()) all += arena->bytes;
+    throw Failed("peal.torch: no room for " + std::to_string(bytes) + " bytes in " +
+                 std::to_string(all) +
+                 " of symmetric memory set aside; "
+                 "call peal.torch.reserve() with more on all PEs, before, or drop tensors");
+  }
+
+  // Collective. By libpeal itself: peal.empty() is Python.
+  void grow(Arenas& job) const {
+    const uint64_t bytes = job.device < 0 ? kDefaultBytes : kDefaultBytesOfGpu;
+    if (job.device >= 0 && job.gpu.is_capturing(current_stream(job)))
+      throw WrongArgument(
+          "peal.torch: the current stream captures a graph, and no symmetric memory has been set "
+          "aside; call "
+          "peal.torch.reserve() before");
+    void* const base = calls_.allocate(bytes);
+    if (base == nullptr)
+      throw Failed(std::string("peal.torch: ") + calls_.error() +
+                   "; or call peal.torch.reserve() with fewer bytes");
+    job.add(reinterpret_cast<uint64_t>(base), bytes);
+  }
+
+  static void* current_stream(const Arenas& job) {
+    if (job.device < 0) return nullptr;
+    const c10::impl::VirtualGuardImpl cuda(c10::DeviceType::CUDA);
+    return cuda.getStreamNativeHandle(
+        cuda.getStream({c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(job.device)}));
+  }
+
+  // Under the mutex. Their ends run Python, which has to wait; their memory is given back at once.
   void forget(uint64_t begin, uint64_t bytes) {
-    std::vector<c10::intrusive_ptr<Memory>> dropped;  // whose ends run Python, which may come back here
     while (true) {
       const auto first = met_.lower_bound({begin, ""});
       if (first == met_.end() || first->first.first >= begin + bytes) return;
-      dropped.push_back(std::move(first->second));
+      if (first->second.use_count() == 1) first->second->drop_blocks();
+      dropped_.push_back(std::move(first->second));
       met_.erase(first);
     }
   }
 
-  std::shared_ptr<py::object> object_;
-  // By address and group, until the address is freed. The interpreter's lock guards it.
-  std::map<std::pair<uint64_t, std::string>, c10::intrusive_ptr<Memory>> met_;
+  std::vector<c10::intrusive_ptr<Memory>> dropped() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(dropped_, {});
+  }
+
+  std::shared_ptr<py::object> meet_;
+  const Calls calls_;
+  std::atomic<pid_t> process_ = 0;  // the PE's
+  std::mutex growing_;  // held by who takes memory, and may wait for other PEs; before `mutex_`
+  std::mutex mutex_;
+  std::shared_ptr<Arenas> job_;                        // null: none
+  std::map<uint64_t, std::shared_ptr<Block>> blocks_;  // by address, until torch frees them
+  std::map<uint64_t, size_t>
+      outlived_;  // by address, tensors of jobs that have ended whose place has a new one
+  std::map<std::pair<uint64_t, std::string>, c10::intrusive_ptr<Memory>>
+      met_;                                          // by address and group
+  std::vector<c10::intrusive_ptr<Memory>> dropped_;  // for who has the interpreter's lock
 };
+
+// Never destroyed: threads may free at the process' end.
+Allocator* the_allocator = nullptr;
+
+template <class Function>
+Function* function_at(uint64_t address) {
+  return reinterpret_cast<Function*>(address);
+}
 
 }  // namespace
 
+// alloc() and free() of the allocator for threads that know nothing of Python. Null where it
+// throws.
+extern "C" __attribute__((visibility("default"))) void* peal_symmetric_alloc(void* bytes) {
+  try {
+    return the_allocator->alloc(reinterpret_cast<size_t>(bytes), 0, std::nullopt);
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+extern "C" __attribute__((visibility("default"))) void* peal_symmetric_free(void* pointer) {
+  the_allocator->free(pointer);
+  return pointer;
+}
+
 PYBIND11_MODULE(peal_symmetric_memory, module) {
-  module.def("register", [](const py::object& allocator) {
-    symm::register_availability("PEAL", c10::make_intrusive<Allocator>(allocator));
+  const py::object errors = py::module_::import("peal.errors");
+  static const auto failed = new py::object(errors.attr("Error")),
+                    wrong = new py::object(errors.attr("ArgumentError"));
+  py::register_exception_translator([](std::exception_ptr thrown) {
+    try {
+      if (thrown) std::rethrow_exception(thrown);
+    } catch (const Failed& error) {
+      PyErr_SetString(failed->ptr(), error.what());
+    } catch (const WrongArgument& error) {
+      PyErr_SetString(wrong->ptr(), error.what());
+    }
   });
+  py::class_<Arena, std::shared_ptr<Arena>>(module, "Arena")
+      .def_readonly("number", &Arena::number)
+      .def_readonly("base", &Arena::base)
+      .def_readonly("nbytes", &Arena::bytes);
+  py::class_<Block, std::shared_ptr<Block>>(module, "Block")
+      .def_readonly("arena", &Block::arena)
+      .def_readonly("offset", &Block::offset)
+      .def_readonly("nbytes", &Block::bytes)
+      .def_property_readonly("address", &Block::address);
+  module.def("register", [](const py::object& meet, uint64_t allocate, uint64_t error) {
+    auto made = c10::make_intrusive<Allocator>(
+        meet,
+        Allocator::Calls{function_at<void*(size_t)>(allocate), function_at<const char*()>(error)});
+    the_allocator = made.get();
+    c10::raw::intrusive_ptr::incref(made.get());
+    symm::register_availability("PEAL", made);
+  });
+  const py::call_guard<py::gil_scoped_release>
+      released;  // the mutexes are waited for without the interpreter's lock
+  module.def(
+      "begin", [](int device, uint64_t context) { the_allocator->begin(device, context); },
+      released);
+  module.def(
+      "end", [] { the_allocator->end(); }, released);
+  module.def(
+      "add", [](uint64_t base, uint64_t bytes) { return the_allocator->add(base, bytes); },
+      released);
+  module.def(
+      "arenas", [] { return the_allocator->all(); }, released);
+  module.def(
+      "take", [](uint64_t bytes) { return the_allocator->take(bytes); }, released);
+  module.def(
+      "around", [](uint64_t address) { return the_allocator->around(address); }, released);
 }
