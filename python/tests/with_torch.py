@@ -92,13 +92,39 @@ class Operations(cases.OnStreams):
             self.skipTest("two groups want three PEs")
         groups = [dist.new_group([0, 1]), dist.new_group([1, 2])]
         if self.me != 1:  # PE 1 is in both, and makes one call
-            groups = groups[self.me // 2:]
+            groups = groups[self.me == 2:]
         if self.me == 2:
-            with self.assertRaisesRegex(peal.Error, "has PEs .1, 2., and of these .2. have called for it together"):
+            with self.assertRaisesRegex(peal.Error, "has PEs .1, 2., and of these .2. have called for it together.*what new_group"):
                 pt.team(groups[0])
+        elif self.me > 2:
+            self.assertIsNone(pt.team(groups[0]))
         else:
             self.assertEqual(pt.team(groups[0]).n_pes, 2)
         self.assertTrue((pt.all_reduce(torch.ones(3, device=DEVICE)) == self.n).all())
+
+    # Hazard: a group's larger call made symmetric memory, which is collective among all PEs, and waited for those of none.
+    def test_a_group_does_not_wait_for_the_others(self):
+        if self.n < 3:
+            self.skipTest("some and another one are three PEs")
+        last, some = self.me == self.n - 1, list(range(self.n - 1))
+        group = dist.new_group(some)
+        if last:
+            self.assertIsNone(pt.team(group, staging=3 << 20))
+            with self.refused("staging 'x': give a whole number"):
+                pt.team(None, staging="x")
+        else:
+            team, name = pt.team(group, staging=3 << 20), group.group_name
+            self.assertEqual(team.n_pes, self.n - 1)
+            for size in 1, 1000, 3 << 18:  # floats; the last takes all
+                self.assertTrue((pt.all_reduce(torch.ones(size, device=DEVICE), "sum", name) == self.n - 1).all())
+            for call in (lambda: pt.all_reduce(torch.ones((3 << 18) + 1, device=DEVICE), "sum", name),
+                         lambda: pt.all_gather(torch.ones(3 << 18, device=DEVICE), name)):
+                with self.refused(r"symmetric memory for 3145728; call peal.torch.team.group, staging=\d+. on all PEs before"):
+                    call()
+            with self.refused("team: staging 3145729: the team of group .* is there already, with 3145728"):
+                pt.team(group, staging=(3 << 20) + 1)
+            self.assertIs(pt.team(group, staging=1), team)
+        self.assertTrue((pt.all_reduce(torch.ones(1 << 20, device=DEVICE)) == self.n).all())  # of all grows
 
     def test_refuses_tensors_of_another_device(self):
         with self.refused("all_reduce: x is on meta, and this job's arrays are on"):

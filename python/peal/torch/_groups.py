@@ -7,11 +7,14 @@ from typing import Any
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
+from peal import _arguments as arguments
 from peal._job import current
 from peal._team import Team, world
 from peal.errors import ArgumentError, Error
+from peal.torch import _staging
 
 Which = Any  # a ProcessGroup, the name of one, or None: all PEs
+_NONE = dist.GroupMember.NON_GROUP_MEMBER
 
 
 class Group:
@@ -24,6 +27,7 @@ class Group:
         self.staging: Any = None
 
     size = property(lambda self: len(self.pes))
+    is_everyone = property(lambda self: self.pes == tuple(range(current("team").n_pes)))
 
 
 def of(call: str, group: Which) -> Group:
@@ -69,23 +73,42 @@ def _make(call, name):
     return Group(name, pes, pes.index(pe.my_pe), process_group)
 
 
-def team(group: Which = None) -> Team:
-    """The Team of a group's members, which ends with the job. The first call for a group of fewer than all PEs is collective
-    among all PEs: each gives the group that it is a member of, as the groups of one dimension of a DeviceMesh; a PE of none
-    calls peal.world().split(-1). Raises Error where groups overlap: their teams are made by one call each."""
-    return team_of(of("team", group))
+def team(group: Which = None, staging: int | None = None) -> Team | None:
+    """The Team of a group's members, which ends with the job, and symmetric memory for its operations.
+
+    The first call for a group of fewer than all PEs is collective among all PEs: each gives the group that it is a member
+    of, as the groups of one dimension of a DeviceMesh, or what new_group() answers where it is a member of none, and gets
+    None then. Operations of the group are its members' alone from then on; their tensors may have `staging` bytes, the same
+    on all PEs (without it 64 MiB on a GPU, 16 MiB on a CPU). Raises Error where groups overlap: their teams are made by one
+    call each."""
+    if staging is not None:
+        arguments.number("torch.team", "staging", staging, low=1, high=(1 << 63) - 1)
+    if group is _NONE or (isinstance(_NONE, int) and group == _NONE):
+        world().split(-1)
+        _staging.Staging("team", staging)
+        return None
+    found = of("team", group)
+    made = team_of(found, staging)
+    if staging is not None and found.staging is not None and found.staging.nbytes < staging and not found.is_everyone:
+        raise ArgumentError(f"peal.torch.team: staging {staging}: the team of group {found.name!r} is there already, with "
+                            f"{found.staging.nbytes}; give it in the first call, or make another group of these PEs")
+    return made
 
 
-def team_of(found: Group) -> Team:
+def team_of(found: Group, staging: int | None = None) -> Team:
     """team() of a Group."""
     if found.team is None:
-        everyone = found.pes == tuple(range(current("team").n_pes))
-        made = world() if everyone else world().split(found.pes[0], found.rank)
+        if found.is_everyone:
+            found.team = world()
+            return found.team
+        made = world().split(found.pes[0], found.rank)
+        memory = _staging.Staging("team", staging)  # by all PEs, also where an error follows
         if tuple(map(made.world_pe, range(made.n_pes))) != found.pes:
             raise Error(f"peal.torch.team: group {found.name!r} has PEs {list(found.pes)}, and of these "
                         f"{[made.world_pe(i) for i in range(made.n_pes)]} have called for it together: while a team is made each PE gives "
-                        "one group, and groups do not overlap; a PE of none calls peal.world().split(-1)")
-        found.team = made
+                        "one group, and groups do not overlap; a PE of none calls peal.torch.team() of what new_group() has "
+                        "answered there")
+        found.team, found.staging = made, memory
     return found.team
 
 

@@ -26,7 +26,7 @@ def _through(call, x, dst_shape, group, run):
                             "that is there")
     found = _groups.of(call, group)
     team = _groups.team_of(found)
-    src, dst = _staging.of_group(found).pair(call, x.shape, dst_shape, x.dtype)
+    src, dst = _staging.pair(call, found, x.shape, dst_shape, x.dtype)
     src.copy_(x.detach())
     run(dst, src, team)
     return dst.clone()

@@ -43,7 +43,7 @@ class Dispatcher:
     """The symmetric memory for batches of up to `max_tokens` tokens of `hidden` elements at each member of `group`, whose
     member i has the experts i * n / members and following. `capacity`: rows that this PE takes in at most, the same at all
     members; without it as many as may come. Where more come, members raise Error, in check() on a GPU, and so do their later
-    calls. Collective.
+    calls. Collective among all PEs: of groups of some each makes one for its own.
 
     One batch is under way at a time; forward and backward follow one another in one stream."""
 

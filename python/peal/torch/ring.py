@@ -25,7 +25,7 @@ from peal.torch._tensors import empty, zeros
 
 class Ring:
     """Symmetric memory by which each member of `group` gives a tensor to the next: two blocks of `shape` for each direction.
-    Collective.
+    Collective among all PEs: of groups of some each makes one for its own.
 
     Members wait for one another by signals alone, which count: a block is put once the receiver has copied out what the
     block had before."""
