@@ -54,7 +54,11 @@ class Pe:
         """The same for what waits for nobody."""
         if async_op:
             return self._begin(call, name, arguments, stream, keep)
-        return self._make(self.caller.run_short, call, name, arguments, stream)
+        return self._make(self.run_short, call, name, arguments, stream)
+
+    def run_short(self, function, *arguments):
+        """Caller.run_short(), for what comes behind calls by ticket, which may wait for other PEs."""
+        return (self.caller.run if self.tickets.are_under_way() else self.caller.run_short)(function, *arguments)
 
     def _begin(self, call, name, arguments, stream, keep):
         if self.device.is_gpu:

@@ -119,9 +119,9 @@ def _fetching(call, what, word, value, pe, stream, expected=0):
     wide = found.dtype.itemsize == 8
     old = (ctypes.c_uint64 if wide else ctypes.c_uint32)()
     here.synchronize(call, stream)
-    here.caller.run_short(must, call, "atomic_fetching" if wide else "atomic_fetching32", ATOMICS[what], found.address,
-                          arguments.bits(call, found, value), arguments.bits(call, found, expected),
-                          arguments.number(call, "pe", pe), ctypes.byref(old))
+    here.run_short(must, call, "atomic_fetching" if wide else "atomic_fetching32", ATOMICS[what], found.address,
+                   arguments.bits(call, found, value), arguments.bits(call, found, expected),
+                   arguments.number(call, "pe", pe), ctypes.byref(old))
     return arguments.of_bits(found, old.value)
 
 

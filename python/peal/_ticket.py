@@ -99,6 +99,12 @@ class Tickets:
             self.look()
         return made
 
+    def are_under_way(self):
+        """Whether a call is not done yet."""
+        if self._pending:
+            self.look()
+        return bool(self._pending)
+
     def look(self):
         """Forgets those that are done."""
         with self._lock:

@@ -3,6 +3,7 @@
 
 There calls go to a stream of libpeal's own on a CPU, which does them in a thread of its own, and only DLPack reaches the
 arrays. What CUDA's driver and torch do is not tested so."""
+import contextlib
 import ctypes
 
 import numpy as np
@@ -47,14 +48,14 @@ class _Device(_device.Cpu):
     is_gpu = True
 
     def __init__(self):
-        self.streams = []
+        self.streams, self.captures = [], False
 
     def settle(self):
         for stream in self.streams:
             self.synchronize(stream)
 
     def is_capturing(self, stream):
-        return False
+        return self.captures
 
     def synchronize(self, stream):
         assert FUNCTIONS["stream_synchronize"](stream) == 0
@@ -100,6 +101,15 @@ class Numpy:
 
     def stream(self):
         return self._device.stream()
+
+    @contextlib.contextmanager
+    def capture(self):
+        """As if a graph were made of what streams are given; it is done all the same."""
+        self._device.captures = True
+        try:
+            yield
+        finally:
+            self._device.captures = False
 
 
 def found():

@@ -167,6 +167,23 @@ class Transfers(OnStreams):
                 call()
 
 
+@unittest.skipUnless(isinstance(PLACE, stand_in.Numpy), "streams_of_torch.py captures on a GPU")
+class Captures(OnStreams):
+    def test_refuses_what_a_graph_cannot_hold(self):
+        x, word = peal.zeros(4, np.float32), peal.zeros(1, np.int64)
+        with PLACE.capture():
+            for call in (lambda: peal.zeros(4), lambda: peal.full(4, 1), peal.collect, peal.synchronize, x.copy_to_host,
+                         lambda: x.copy_from_host(1), lambda: peal.atomic_fetch(word, 0), lambda: peal.register(x),
+                         lambda: peal.unregister(x), lambda: peal.save("/nowhere", x), lambda: peal.load("/nowhere", x),
+                         lambda: peal.save_checkpoint("/nowhere", x), lambda: peal.load_checkpoint("/nowhere", x),
+                         lambda: peal.world().split(0), lambda: peal.put(x, x, 0, async_op=True),
+                         lambda: peal.all_reduce(x, x, "sum", async_op=True)):
+                with self.refused("stream captures a graph, which this call cannot be part of; call it before or after"):
+                    call()
+            peal.put(x, x, self.me)
+            peal.barrier()
+
+
 class Memory(cases.Memory, OnStreams):
     def test_what_is_dropped_under_way_arrives(self):
         for turn in range(1, 4):
@@ -256,7 +273,7 @@ def _cases(words):
 
     loader = unittest.defaultTestLoader
     loader.testNamePatterns = [f"*{word}*" for word in words] or None
-    ours = [loader.loadTestsFromTestCase(kind) for kind in (Arrays, Transfers, Memory, Collectives, Files)]
+    ours = [loader.loadTestsFromTestCase(kind) for kind in (Arrays, Transfers, Tickets, Captures, Memory, Collectives, Files)]
     return unittest.TestSuite([*ours, loader.loadTestsFromModule(streams_of_torch), loader.loadTestsFromTestCase(AtTheEnd)])
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all PEs of one job test together: peal-run -n N python together.py. Every PE makes the same calls."""
 import gc
+import mmap
 import os
 import random
 import tempfile
@@ -169,12 +170,56 @@ class Transfers(Together):
                 (lambda: peal.put(np.zeros(6, np.float32), x, self.next), "peal.put: dst .*not symmetric.*peal.empty"),
                 (lambda: peal.get(np.broadcast_to(np.float32(1), (1,)), x[:1], 0), "peal.get: dst is read-only"),
                 (lambda: peal.put(y, x, "1"), "peal.put: pe '1': give a whole number"),
+                (lambda: peal.put(y, Elsewhere(), 0), "peal.put: src: the memory of device .2, 0. .*give a tensor of a CPU"),
                 (lambda: peal.signal(word, 1, 0, "sub"), "peal.signal: op 'sub': give one of 'set', 'add'"),
                 (lambda: peal.signal(word, 1 << 70, 0), "peal.signal: value 118.* does not fit int64"),
                 (lambda: peal.atomic_add(y, 1, 0), "peal.atomic_add: word has 6 elements of float32; give one integer"),
                 (lambda: peal.signal_wait(word, 1, "~"), "peal.signal_wait: compare '~': give")):
             with self.subTest(words), self.refused(words):
                 call()
+
+
+class Elsewhere:
+    """An array by DLPack that lies on a GPU."""
+
+    def __dlpack_device__(self):
+        return 2, 0
+
+    def __dlpack__(self, **how):
+        raise BufferError("the memory of device (2, 0) is not a CPU's")
+
+
+class Windows(Together):
+    def test_memory_of_each_pe_s_own_becomes_symmetric(self):
+        file = os.memfd_create("window")
+        os.truncate(file, 20000)
+        inbox = np.frombuffer(mmap.mmap(file, 20000), np.int32)  # which other processes can map
+        os.close(file)
+        source = np.full(5000, self.me, np.int32)
+        peal.register(inbox)
+        peal.register_local(source)
+        peal.put(inbox, source, self.next)
+        peal.barrier()
+        self.assertTrue((inbox == self.before).all())
+        peal.unregister_local(source)
+        peal.unregister(inbox)
+        with self.refused("peal.put: dst .*not symmetric"):
+            peal.put(inbox[:4], source[:4], self.next)
+        if self.n > 1 and peal.zeros(1).at(self.next) is not None:
+            with self.assertRaisesRegex(peal.Error, "peal.register: .*cannot be mapped: .*: mmap a memfd with MAP_SHARED"):
+                peal.register(source)
+
+    def test_refuses_what_is_not_there_and_differs(self):
+        array = np.zeros(self.me + 1)
+        for call, words in ((lambda: peal.unregister(array), "peal.unregister: .*by the array that peal.register.. was given"), (lambda: peal.unregister_local(array), "peal.unregister_local: "),
+                            (lambda: peal.register("x"), "peal.register: array is a str; give a peal.Array"),
+                            (lambda: peal.register(np.zeros(8)[::2]), "peal.register: array of shape .4,. has strides .*: not contiguous")):
+            with self.subTest(words), self.refused(words):
+                call()
+        if self.n > 1:
+            with self.refused("peal.register: PE 1 registers 16 bytes, PE 0 8: all must register the same size, not 0$"):
+                peal.register(array)
+            peal.barrier()
 
 
 class Tickets(cases.Tickets, Together):
@@ -322,6 +367,13 @@ class Collectives(cases.Collectives, Together):
         count = 4 if self.me == 0 else 3
         with self.refused("peal.all_reduce.*count 4, PE 1 has 3"):
             peal.all_reduce(y[:count], x[:count], "sum")
+        ints = peal.zeros(4, np.int32)
+        other = (ints, ints) if self.me == 1 else (y, x)
+        for call in (lambda: peal.all_reduce(y, x, "max" if self.me == 1 else "sum"), lambda: peal.all_reduce(*other, "sum"),
+                     lambda: peal.broadcast(y, x, int(self.me == 1)),
+                     lambda: peal.broadcast(y[self.me % 2:][:1], x[:1], 0)):
+            with self.refused("peal.*PE 0.*PE 1 has|peal.*PE 1 .*PE 0"):
+                call()
         peal.all_reduce(y, x, "sum")
 
 

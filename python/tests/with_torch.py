@@ -129,6 +129,8 @@ class Operations(cases.OnStreams):
     def test_refuses_tensors_of_another_device(self):
         with self.refused("all_reduce: x is on meta, and this job's arrays are on"):
             pt._ops._through("all_reduce", torch.ones(3, device="meta"), (3,), "", None)
+        with self.refused("peal.put: src is on meta, and this job's arrays are on"):
+            peal.put(pt.zeros(3), torch.ones(3, device="meta"), self.me)
         with self.refused("all_gather: members 77: group '' has"):
             torch.ops.peal.all_gather(torch.ones(3, device=DEVICE), 77)
 
