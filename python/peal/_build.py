@@ -8,7 +8,8 @@
                                                          together one compiles, and none removes what another loads
 
 HASH is of source, options, compiler's name and this package, COMPILER of what that name stands for: where there is no
-compiler any will do. Who compiles is a Toolchain (_toolchains.py, torch/_extension.py)."""
+compiler any will do. Who compiles is a Toolchain (_toolchains.py, _nvrtc.py,
+torch/_extension.py)."""
 import contextlib
 import dataclasses
 import errno
@@ -47,10 +48,13 @@ class Source:
         if not self.entries:
             return self.text
         entries = ", ".join(f"peal::table::entry<&::{name}>({json.dumps(name)})" for name in self.entries)
+        return self.with_behind(f'#include "peal/kernel_table.h"\nPEAL_KERNEL_TABLE({entries})\n')
+
+    def with_behind(self, more):
+        """The source, and more behind it."""
         name = str(self.file).replace("\\", r"\\").replace('"', r"\"")
         begin = f'#line 1 "{name}"\n' if self.file else ""
-        return f'{begin}{self.text}\n#line 1 "<kernels for Python>"\n#include "peal/kernel_table.h"\nPEAL_KERNEL_TABLE({entries})\n'
-
+        return f'{begin}{self.text}\n#line 1 "<kernels for Python>"\n{more}'
 
     def place(self):
         """The folder that options are relative to, where that matters."""

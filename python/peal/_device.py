@@ -50,6 +50,9 @@ _SIGNATURES = {
     "cuStreamSynchronize": [_pointer], "cuStreamIsCapturing": [_pointer, _pointer],
     "cuMemcpyDtoH_v2": [_pointer, _pointer, _size], "cuMemcpyHtoD_v2": [_pointer, _pointer, _size],
     "cuGetErrorName": [ctypes.c_int, _pointer],
+    "cuModuleLoadData": [_pointer, ctypes.c_char_p], "cuModuleGetFunction": [_pointer, _pointer, ctypes.c_char_p],
+    "cuFuncSetAttribute": [_pointer, ctypes.c_int, ctypes.c_int],
+    "cuLaunchKernel": [_pointer, *[ctypes.c_uint] * 7, _pointer, _pointer, _pointer],
 }
 
 
@@ -87,6 +90,10 @@ class Cuda:
             word = ctypes.c_char_p()
             self._driver.cuGetErrorName(result, ctypes.addressof(word))
             raise _DriverError(name.removesuffix("_v2"), result, (word.value or b"unknown").decode())
+
+    def call(self, name, *arguments):
+        """One of the driver's functions, for who has selected the GPU. Raises Error."""
+        self._must(name, *arguments)
 
     def _within(self, name, *arguments):
         with self.selected():

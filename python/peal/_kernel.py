@@ -43,7 +43,7 @@ class _Table(ctypes.Structure):
                 ("entry_count", ctypes.c_size_t)]
 
 
-class _Compiled:
+class Compiled:
     """A kernel in a library that is loaded. Libraries stay loaded: a kernel that was interrupted may yet run."""
 
     def __init__(self, path, found, expression):
@@ -63,6 +63,12 @@ class _Compiled:
         names = found.parameters if len(found.parameters) == count else [f"argument {i + 1}" for i in range(count)]
         self.parameters = [Parameter(native, name, table.context_version)
                            for native, name in zip(self.entry.parameters[:count], names)]
+
+    def launched(self, extents, packed, stream, _):
+        """What could not be done, in a sentence; "" where all was."""
+        told = ctypes.create_string_buffer(_ROOM)
+        start = _Start(*extents, ctypes.addressof(packed.pointers), stream, ctypes.addressof(told), _ROOM)
+        return told.value.decode(errors="replace") if self.entry.launch(ctypes.byref(start)) else ""
 
 
 class Kernel:
@@ -87,8 +93,8 @@ class Kernel:
         place = _toolchains.where()
         with self._lock:
             if place not in self._compiled:
-                self._compiled[place] = _build.loaded(_toolchains.of(place), self._source,
-                                                      lambda path: _Compiled(path, self._found, self.name), self._cache)
+                tools, kind = _toolchains.of(place)
+                self._compiled[place] = _build.loaded(tools, self._source, lambda path: kind(path, self._found, self.name), self._cache)
             return self._compiled[place]
 
     def __getitem__(self, where):
@@ -124,9 +130,9 @@ class Kernel:
         packed = Packed(call, wanted, args)
         if pe.device.is_gpu:  # in this thread, which may be capturing a graph
             queue = _stream.handle(call, pe.device, stream) or _STREAM_LEGACY
-            pe.caller.directly(_start, call, pe, compiled.entry, (blocks, threads, shared), packed, queue)
+            pe.caller.directly(_start, call, pe, compiled, (blocks, threads, shared), packed, queue)
         else:
-            pe.caller.run(_run, call, pe, compiled.entry, (blocks, threads, shared), packed)
+            pe.caller.run(_run, call, pe, compiled, (blocks, threads, shared), packed)
 
     def __repr__(self):
         compiled = next(iter(self._compiled.values()), None)
@@ -134,17 +140,10 @@ class Kernel:
         return f"peal.Kernel({self.name}({'...' if known is None else known}))"
 
 
-def _launched(entry, extents, packed, stream):
-    """What could not be done, in a sentence; "" where all was."""
-    told = ctypes.create_string_buffer(_ROOM)
-    start = _Start(*extents, ctypes.addressof(packed.pointers), stream, ctypes.addressof(told), _ROOM)
-    return told.value.decode(errors="replace") if entry.launch(ctypes.byref(start)) else ""
-
-
-def _run(call, pe, entry, extents, packed):
+def _run(call, pe, compiled, extents, packed):
     """On a CPU: returns when the kernel has ended."""
     still(call, pe)
-    failed = _launched(entry, extents, packed, None)
+    failed = compiled.launched(extents, packed, None, pe.device)
     problem = failure_of_check(call)  # a call of peal's in the kernel: the cause, where both are there
     if problem is not None:
         raise problem
@@ -152,11 +151,11 @@ def _run(call, pe, entry, extents, packed):
         raise Error(f"peal.{call}: {failed}")
 
 
-def _start(call, pe, entry, extents, packed, stream):
+def _start(call, pe, compiled, extents, packed, stream):
     """On a GPU: the kernel runs behind what the stream was given before."""
     still(call, pe)
     with pe.device.selected():
-        failed = _launched(entry, extents, packed, stream)
+        failed = compiled.launched(extents, packed, stream, pe.device)
     if failed:
         raise Error(f"peal.{call}: {failed}")
 
@@ -176,8 +175,8 @@ def kernel(source: str | pathlib.Path, name: str | None = None, *, options: Sequ
     """A kernel out of `source`: a pathlib.Path, or a text. `name`: which one, where there are several; of a template with
     its arguments, "scale<float>".
 
-    It is C++20 with CUDA's syntax and peal's device API, as peal-cc takes it (docs/cpu_programs.md), or on a GPU nvcc; g++,
-    or nvcc, has to be on the machine. It is compiled at first use and kept in `cache` (~/.cache/peal/kernels), where each
+    It is C++20 with CUDA's syntax and peal's device API, as peal-cc takes it (docs/cpu_programs.md), or on a GPU nvcc, and
+    where that is not NVRTC; g++, or one of these, has to be on the machine. It is compiled at first use and kept in `cache` (~/.cache/peal/kernels), where each
     PE of a job and later programs find it. `options` are the compiler's: "-O0", "-g", "-DNAME", "-I/folder". Not
     collective.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who compiles kernels for where this process' arrays lie: peal-cc for CPUs, nvcc for GPUs."""
+"""Who compiles kernels for where this process' arrays lie: peal-cc for CPUs, nvcc for GPUs, or NVRTC (_nvrtc.py)."""
 import functools
 import hashlib
 import os
@@ -59,7 +59,8 @@ def _macros(compiler):
     return told.stdout
 
 
-def _stamp(path):
+def stamp(path):
+    """A file of this installation as it is now. Raises Error where it is not there."""
     if not path.exists():
         raise Error(f"peal.kernel: this installation of the package has no {path.name}; it comes as a wheel (tools/package wheel)")
     return f"{path.stat().st_size} {path.stat().st_mtime_ns}"
@@ -78,7 +79,7 @@ class ForCpu(Toolchain):
     def identity(self):
         """Changes with what a compilation depends on beside source, options and compiler."""
         paths = self._PROGRAM, NATIVE / "lib/libpeal.so.0", NATIVE / "include/peal/peal/kernel_table.h"
-        return [self._name, *self._OPTIONS, _EXPORTS, *map(_stamp, paths)]
+        return [self._name, *self._OPTIONS, _EXPORTS, *map(stamp, paths)]
 
     def compiler(self):
         """Which one it is, in a word. Raises CompileError for one that will not do; None where there is none."""
@@ -107,7 +108,7 @@ class ForGpu(Toolchain):
     def identity(self):
         """As ForCpu's."""
         paths = NATIVE / "lib/libpeal.so.0", NATIVE / "include/peal/peal/kernel_table.h"
-        return ["nvcc", self._capability, *self._OPTIONS, _EXPORTS, *map(_stamp, paths)]
+        return ["nvcc", self._capability, *self._OPTIONS, _EXPORTS, *map(stamp, paths)]
 
     def compiler(self):
         """Which one it is, in a word; None where there is none."""
@@ -118,8 +119,9 @@ class ForGpu(Toolchain):
         return hashlib.sha256(told.stdout.encode()).hexdigest()[:8] if told.returncode == 0 else None
 
     def no_compiler(self):
-        return CompileError("peal.kernel: there is no nvcc on this machine, and this kernel has not been compiled for sm_"
-                            f"{self._capability} before; install CUDA 12 or newer, or name its nvcc by NVCC")
+        return CompileError("peal.kernel: there is neither nvcc nor NVRTC on this machine, and this kernel has not been compiled for "
+                            f"sm_{self._capability} before; install CUDA 12 or newer, or name its nvcc by NVCC; or pip install "
+                            "nvidia-cuda-nvrtc nvidia-cuda-cccl nvidia-cuda-runtime")
 
     def command(self, source, exports):
         near = ["-I", str(source.file.parent)] if source.file else []
@@ -140,8 +142,15 @@ def where():
 
 
 def of(place):
-    """The Toolchain for what where() answers."""
-    return ForCpu() if place == "cpu" else ForGpu(place.removeprefix("sm_"))
+    """(Toolchain, what makes a kernel of its files) for what where() answers. On a GPU NVRTC does where there is no nvcc."""
+    from peal import _kernel, _nvrtc
+    if place == "cpu":
+        return ForCpu(), _kernel.Compiled
+    capability = place.removeprefix("sm_")
+    tools = ForGpu(capability)
+    if tools.compiler() is None and _nvrtc.is_there():
+        return _nvrtc.ForGpuByNvrtc(capability), _nvrtc.Compiled
+    return tools, _kernel.Compiled
 
 
 def _names_in_rule(text):

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """streams.py where torch has a GPU: its tensors, allocator, streams and graphs. Elsewhere each case is skipped."""
-import ctypes
 import os
 import unittest
+import unittest.mock
 
 import cases
 import numpy as np
-import nvrtc
 import peal
 import stand_in
-from peal import _job, _kernel_arguments
+from peal import _job, _nvrtc, _toolchains
 
 torch = stand_in.torch_with_gpu()
 KERNELS = r"""
@@ -21,6 +20,14 @@ __global__ void meet(peal::Context ctx, peal::Team team, int* dst, const int* sr
   (void)peal::all_reduce(ctx, peal::block, team, dst, src, size_t{4}, peal::op::sum);
   if (threadIdx.x == 0) (void)peal::atomic_add(ctx, word, uint64_t{1}, next);
   (void)peal::barrier_all(ctx, peal::block);
+}
+"""
+SHARED = r"""
+__global__ void fill(int* x) {
+  extern __shared__ int place[];
+  place[25000 + threadIdx.x] = threadIdx.x;
+  __syncthreads();
+  x[threadIdx.x] = place[25000 + blockDim.x - 1 - threadIdx.x];
 }
 """
 
@@ -146,23 +153,16 @@ class OfTorch(cases.OnStreams):
         self.assertTrue((x == 1.5 * (self.me + 1) * 1024).all())
         peal.check()
 
-    @unittest.skipUnless(nvrtc.library(), "there is no libnvrtc with CUDA's headers")
-    def test_code_of_nvrtc_runs(self):
-        code = nvrtc.compiled(nvrtc.library(), nvrtc.CALLS, _job.current("test").device.capability)
-        driver, module, function = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
-        self.assertEqual(driver.cuModuleLoadData(ctypes.byref(module), code), 0)
-        self.assertEqual(driver.cuModuleGetFunction(ctypes.byref(function), module, b"meet"), 0)
-        sums, mine, word = self.zeros(4, torch.int32), self.zeros(4, torch.int32), self.zeros(1, torch.int64)
-        mine += self.me + 1
-        # Packed as for the same kernel by nvcc, which knows how large a Context and a Team are.
-        meet = peal.kernel(KERNELS, "meet")._for_here()
-        packed = _kernel_arguments.Packed("test", meet.parameters, (peal.context(), peal.world(), sums, mine, word, self.next))
-        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        self.assertEqual(driver.cuLaunchKernel(function, 1, 1, 1, 64, 1, 1, 0, stream, packed.pointers, None), 0)
-        torch.cuda.synchronize()
-        self.assertTrue((sums == self.n * (self.n + 1) // 2).all())
-        self.assertEqual(int(word), 1)
-        peal.check()
+    @unittest.skipUnless(_nvrtc.is_there(), "there is no NVRTC with CUDA's headers")
+    def test_kernels_of_nvrtc_run_in_the_order_of_streams(self):
+        tools = _nvrtc.ForGpuByNvrtc(_job.current("test").device.capability), _nvrtc.Compiled
+        with unittest.mock.patch.object(_toolchains, "of", lambda place: tools):
+            self.test_kernels_run_in_the_order_of_streams()
+            fill, x = peal.kernel(SHARED, "fill"), self.zeros(64, torch.int32)
+            fill[1, 64, 100 << 10](x)  # more shared memory than a kernel has without asking
+            self.assertEqual(x.tolist(), list(range(63, -1, -1)))
+            with self.assertRaisesRegex(peal.Error, "kernel.fill.: kernel launch failed: cuFuncSetAttribute: CUDA error"):
+                fill[1, 64, 1 << 30](x)
 
     def test_refuses_arguments_of_kernels(self):
         scale, x = peal.kernel(KERNELS, "scale"), self.zeros(4, torch.float32)

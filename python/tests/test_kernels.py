@@ -12,10 +12,11 @@ import tempfile
 import unittest
 import unittest.mock
 
-import nvrtc
 from test_package import HERE, Job, run, run_text
 
-from peal import ArgumentError, CompileError, _build, _kernel, _kernel_source, _toolchains, kernel
+from peal import (
+    ArgumentError, CompileError, _build, _kernel, _kernel_arguments, _kernel_source, _nvrtc, _toolchains, kernel,
+)
 
 EXAMPLES = HERE / "examples/python"
 ONE = "__global__ void one(int* out) {\n  *out = VALUE;\n}\n"
@@ -256,13 +257,87 @@ class Compilations(Job):
             with self.assertRaisesRegex(CompileError, "<source>.1.: error: identifier .no_such_thing. is undefined"):
                 _build.loaded(_toolchains.ForGpu("90"), broken._source, table, name)
 
-    @unittest.skipUnless(nvrtc.library(), "there is no libnvrtc with CUDA's headers")
-    def test_nvrtc_takes_the_headers(self):
-        code = nvrtc.compiled(nvrtc.library(), nvrtc.CALLS)
-        for name in b"calls_thread", b"calls_warp", b"calls_block", b"meet":
-            self.assertIn(name, code)
-        with self.assertRaisesRegex(ValueError, "no_such_thing"):
-            nvrtc.compiled(nvrtc.library(), "__device__ int wrong = no_such_thing;")
+
+CALLS = r"""
+#include "device/api.h"
+using namespace peal;
+#define BY(scope)                                                                                             \
+  extern "C" __global__ void calls_##scope(Context ctx, int* dst, const int* src, uint64_t* word, int pe) {    \
+    (void)put(ctx, scope, dst, src, size_t{100}, pe);                                                          \
+    (void)get_nbi(ctx, scope, dst, src, size_t{100}, pe);                                                      \
+    (void)put_signal(ctx, scope, dst, src, size_t{100}, Signal{word, 1, pe, Signal::Kind::kAdd});              \
+    (void)fence(ctx, scope);                                                                                   \
+    (void)quiet(ctx, scope);                                                                                   \
+    (void)barrier_all(ctx, scope);                                                                             \
+  }
+BY(thread)
+BY(warp)
+BY(block)
+struct Pair { float a; double b; };
+namespace mine {
+template <class T> __global__ void meet(Context ctx, Team team, T* dst, const T* src, void* none, Pair pair, bool flag, double by) {
+  (void)all_reduce(ctx, block, team, dst, src, size_t{4}, op::sum);
+}
+}
+"""
+
+
+@unittest.skipUnless(_nvrtc.is_there(), "there is no NVRTC with CUDA's headers")
+class Nvrtc(unittest.TestCase):
+    """Compiles; streams_of_torch.py launches, where a GPU is."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder, self.tools = pathlib.Path(folder.name), _nvrtc.ForGpuByNvrtc("90")
+
+    def made(self, source, expression, names=(), options=()):
+        found = _kernel_source.Found(expression, list(names), False, False)
+        text, file = (source.read_text(), source) if isinstance(source, pathlib.Path) else (source, None)
+        return _build.loaded(self.tools, _build.Source(text, file, (expression,), tuple(options)),
+                             lambda path: _nvrtc.Compiled(path, found, expression), self.folder / "cache")
+
+    def test_takes_the_headers_and_tells_what_parameters_are(self):
+        made = self.made(CALLS, "mine::meet<int>", ["ctx", "team", "dst", "src", "none", "pair", "flag", "by"])
+        for name in b"calls_thread", b"calls_warp", b"calls_block":
+            self.assertIn(name, made._code)
+        self.assertRegex(made._name, "^_ZN4mine4meetIi")
+        got = [(one.kind, one.passing, one.nbytes) for one in made.parameters]
+        self.assertEqual((got[0][0], got[1]), (_kernel_arguments.CONTEXT, (_kernel_arguments.TEAM, _kernel_arguments.VALUE, 64)))
+        self.assertEqual(got[2:], [(_kernel_arguments.SIGNED, _kernel_arguments.POINTER, 4),
+                                   (_kernel_arguments.SIGNED, _kernel_arguments.CONST_POINTER, 4),
+                                   (_kernel_arguments.VOID, _kernel_arguments.POINTER, 1), (_kernel_arguments.OTHER, _kernel_arguments.VALUE, 16),
+                                   (_kernel_arguments.BOOL, _kernel_arguments.VALUE, 1), (_kernel_arguments.REAL, _kernel_arguments.VALUE, 8)])
+        self.assertRegex(str(made.parameters[3]), r"^const int ?\* src$")
+
+    def test_compiles_anew_what_a_source_includes(self):
+        (self.folder / "mine.h").write_text('#include "its.h"\n')
+        (self.folder / "its.h").write_text("#define VALUE 1\n")
+        file = self.folder / "one.cu"
+        file.write_text('#include "mine.h"\n' + ONE)
+        codes = [self.made(file, "one")._code, self.made(file, "one")._code]
+        (self.folder / "its.h").write_text("#define VALUE 77\n")
+        codes.append(self.made(file, "one")._code)
+        self.assertEqual((codes[0] == codes[1], codes[1] == codes[2]), (True, False))
+        self.assertEqual(len(list((self.folder / "cache").glob("*/kernels-*.so"))), 2)
+
+    def test_says_what_is_wrong(self):
+        for source, options, words in ((ONE, (), r"(?s)the source does not compile:.<source>\(2\): error: identifier .VALUE. is undefined"),
+                                       (ONE, ["-DVALUE=1", "-no-such"], "-no-such"), (ONE.replace("int*", "int&"), ["-DVALUE=1"], "error")):
+            with self.subTest(words), self.assertRaisesRegex(CompileError, words):
+                self.made(source, "one", options=options)
+        library = self.folder / "half"
+        library.write_bytes(b'{"kernels": {"one": ["one", 0]}}\nno ELF')
+        with self.assertRaisesRegex(_build.NotLoadable, "half: .*remove it"):
+            _nvrtc.Compiled(library, _kernel_source.Found("one", [], False, False), "one")
+
+    def test_is_chosen_where_there_is_no_nvcc(self):
+        with unittest.mock.patch.dict(os.environ, {"NVCC": "/no such nvcc"}):
+            self.assertIsInstance(_toolchains.of("sm_90")[0], _nvrtc.ForGpuByNvrtc)
+            with unittest.mock.patch.dict(os.environ, {"NVRTC": "/no such nvrtc"}):
+                tools, _ = _toolchains.of("sm_90")
+                self.assertRegex(str(tools.no_compiler()), "neither nvcc nor NVRTC.*for sm_90 .*pip install nvidia-cuda-nvrtc")
+        self.assertIsInstance(_toolchains.of("cpu")[0], _toolchains.ForCpu)
 
 
 if __name__ == "__main__":
