@@ -10,6 +10,7 @@ import threading
 from typing import Any, Sequence
 
 from peal import _build, _kernel_source, _stream, _toolchains
+from peal._device import named
 from peal._job import current
 from peal._kernel_arguments import Packed, Parameter, still
 from peal._library import failure_of_check
@@ -154,7 +155,7 @@ def _run(call, pe, compiled, extents, packed):
 def _start(call, pe, compiled, extents, packed, stream):
     """On a GPU: the kernel runs behind what the stream was given before."""
     still(call, pe)
-    with pe.device.selected():
+    with named(call), pe.device.selected():
         failed = compiled.launched(extents, packed, stream, pe.device)
     if failed:
         raise Error(f"peal.{call}: {failed}")

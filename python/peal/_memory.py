@@ -76,7 +76,8 @@ class Heap:
         self._agreed = answer("init", "calloc", 2 * words, 8)
         self._told = self._agreed + 8 * words
         self._texts = answer("init", "calloc", pe.n_pes + 1, _TEXT)
-        self.device = _device.of_memory(self._agreed)
+        with _device.named("init"):
+            self.device = _device.of_memory(self._agreed)
 
     def allocate(self, call, nbytes, what, zeroed):
         """`nbytes` of memory, for what all PEs call `what`; what all have dropped is given back before."""
@@ -124,18 +125,13 @@ class Heap:
     def _agree(self, call, what):
         """The slots that all PEs have dropped. Raises on all PEs where they call for different things."""
         self._pe.tickets.look()  # which have kept arrays
-        while self.dropped:
-            self._dropped_here |= 1 << self.dropped.popleft()
-        if self._dropped_here:
-            self.device.settle()
-        digest = int.from_bytes(hashlib.blake2b(what.encode(), digest_size=8).digest(), "little")
-        words = -(-self._slots // _WORD)
-        told = digest | (digest ^ _ONES) << _WORD | self._dropped_here << _HEAD * _WORD
-        self.device.write(self._told, told.to_bytes(8 * (_HEAD + words), "little"))
+        with _device.named(call):
+            told = self._tell(what)
         must(call, "quiet")
-        buffers = Buffers(self._agreed, self._told, _HEAD + words, TYPES["uint64"])
+        buffers = Buffers(self._agreed, self._told, len(told) // 8, TYPES["uint64"])
         must(call, "all_reduce", self._pe.world, buffers, OPERATIONS["and"])
-        agreed = int.from_bytes(self.device.read(self._agreed, 8 * (_HEAD + words)), "little")
+        with _device.named(call):
+            agreed = int.from_bytes(self.device.read(self._agreed, len(told)), "little")
         if agreed & _ONES != agreed >> _WORD & _ONES ^ _ONES:
             self._raise_difference(call, what)
         both = agreed >> _HEAD * _WORD
@@ -146,11 +142,26 @@ class Heap:
             both &= both - 1
         return found
 
+    def _tell(self, what):
+        """Writes what this PE asks for and has dropped where the others find it. Answers the bytes."""
+        while self.dropped:
+            self._dropped_here |= 1 << self.dropped.popleft()
+        if self._dropped_here:
+            self.device.settle()
+        digest = int.from_bytes(hashlib.blake2b(what.encode(), digest_size=8).digest(), "little")
+        words = -(-self._slots // _WORD)
+        told = digest | (digest ^ _ONES) << _WORD | self._dropped_here << _HEAD * _WORD
+        data = told.to_bytes(8 * (_HEAD + words), "little")
+        self.device.write(self._told, data)
+        return data
+
     def _raise_difference(self, call, what):
         mine = self._texts + self._pe.n_pes * _TEXT
-        self.device.write(mine, what.encode()[:_TEXT - 1] + b"\0")
+        with _device.named(call):
+            self.device.write(mine, what.encode()[:_TEXT - 1] + b"\0")
         must(call, "all_gather", self._pe.world, Buffers(self._texts, mine, _TEXT, TYPES["uint8"]))
-        texts = self.device.read(self._texts, self._pe.n_pes * _TEXT)
+        with _device.named(call):
+            texts = self.device.read(self._texts, self._pe.n_pes * _TEXT)
         told = [texts[at:at + _TEXT].split(b"\0")[0].decode() or "collect" for at in range(0, len(texts), _TEXT)]
         other = next(pe for pe, text in enumerate(told) if text != told[0])
         raise ArgumentError(f"peal.{call}: PE 0 asks for {told[0]}, PE {other} for {told[other]}: all PEs must make the same "

@@ -2,6 +2,7 @@
 """CUDA streams of whatever framework a program uses, as numbers."""
 import sys
 
+from peal._device import named
 from peal.errors import ArgumentError
 
 
@@ -45,7 +46,9 @@ def is_capturing(device):
 def not_capturing(call, device, stream=None):
     """handle(), for what a graph cannot hold."""
     found = handle(call, device, stream)
-    if device.is_capturing(found):
+    with named(call):
+        captures = device.is_capturing(found)
+    if captures:
         raise ArgumentError(f"peal.{call}: the {'current ' if stream is None else ''}stream captures a graph, which this call "
                             "cannot be part of; call it before or after")
     return found

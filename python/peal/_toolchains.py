@@ -9,6 +9,7 @@ import subprocess
 import warnings
 
 from peal import _job
+from peal._device import named
 from peal._library import NATIVE
 from peal.errors import CompileError, Error
 
@@ -133,7 +134,8 @@ def where():
     """What this process' kernels run on: "cpu", or "sm_90"."""
     device = _job.device_or_none()
     if device is not None:
-        return f"sm_{device.capability}" if device.is_gpu else "cpu"
+        with named("kernel"):
+            return f"sm_{device.capability}" if device.is_gpu else "cpu"
     target = os.environ.get("PEAL_TARGET", "cpu")
     if target != "cpu":
         raise Error(f"peal.kernel: PEAL_TARGET={target}, and which GPU kernels are compiled for is not known before peal.init(); "

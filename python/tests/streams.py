@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 import cases
 import numpy as np
@@ -184,6 +185,22 @@ class Captures(OnStreams):
             peal.barrier()
 
 
+@unittest.skipUnless(isinstance(PLACE, stand_in.Numpy), "of a GPU its driver decides what fails")
+class Driver(OnStreams):
+    # Hazard: "cuCtxSynchronize: CUDA error 700", and nobody knew which call had met it.
+    def test_what_it_says_has_the_calls_name(self):
+        x, device = peal.zeros(4, np.float32), peal._job.current("test").device
+        for asked, calls in (
+                ("write", {"zeros": lambda: peal.zeros(3), "collect": peal.collect}),
+                ("settle", {"copy_to_host": x.copy_to_host, "copy_from_host": lambda: x.copy_from_host(1)}),
+                ("is_capturing", {"empty": lambda: peal.empty(3), "synchronize": peal.synchronize, "Team.split": lambda: peal.world().split(0)}),
+                ("synchronize", {"save": lambda: peal.save("/nowhere", x), "full": lambda: peal.full(3, 1)})):
+            with unittest.mock.patch.object(device, asked, side_effect=peal.Error("cuNothing: CUDA error 700 (CUDA_ERROR)")):
+                for name, call in calls.items():
+                    with self.subTest(name), self.assertRaisesRegex(peal.Error, f"^peal.{name}: cuNothing: CUDA error 700 .CUDA_ERROR.$"):
+                        call()
+
+
 class Memory(cases.Memory, OnStreams):
     def test_what_is_dropped_under_way_arrives(self):
         for turn in range(1, 4):
@@ -273,7 +290,7 @@ def _cases(words):
 
     loader = unittest.defaultTestLoader
     loader.testNamePatterns = [f"*{word}*" for word in words] or None
-    ours = [loader.loadTestsFromTestCase(kind) for kind in (Arrays, Transfers, Tickets, Captures, Memory, Collectives, Files)]
+    ours = [loader.loadTestsFromTestCase(kind) for kind in (Arrays, Transfers, Tickets, Captures, Driver, Memory, Collectives, Files)]
     return unittest.TestSuite([*ours, loader.loadTestsFromModule(streams_of_torch), loader.loadTestsFromTestCase(AtTheEnd)])
 
 
