@@ -88,5 +88,28 @@ class Reports(Job):
             "peal.put: the ticket is of a job that has ended; wait for it before")
 
 
+class Memory(Job):
+    def test_ten_thousand_arrays_in_any_order_leave_no_more_than_a_few(self):
+        self.assert_ends(run_text(4, """
+            import random
+            def pages():
+                return int(open("/proc/self/statm").read().split()[1])
+            with peal.job():
+                shared, mine = random.Random(1), random.Random(100 + peal.my_pe())
+                held, places, early = [], [], 0
+                for i in range(10000):
+                    x = peal.empty(shared.randrange(1, 4000), np.float32)
+                    x[:] = i
+                    places.append(x.address)
+                    held.append(x)
+                    while len(held) > mine.randrange(1, 60):
+                        held.pop(mine.randrange(len(held)))
+                    if i % 1000 == 999:
+                        assert all((one.numpy() == one[0]).all() for one in held)
+                        early = early or pages()
+                print("spread", max(places) - min(places) < 4 << 20, "grown", pages() - early > 1000)
+            """, PEAL_TRANSPORT="p2p"), 0, *(rf"\[{pe}\] spread True grown False" for pe in range(4)))
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -31,21 +31,29 @@ class Gpu {
  public:
   explicit Gpu(void* context) : context_(context), driver_(dlopen("libcuda.so.1", RTLD_NOW)) {}
 
-  // Returns when all streams have done what they were given.
+  // Returns when all streams have done what they were given; false where they have failed.
   bool settle() const {
-    if (call<int(void*)>("cuCtxPushCurrent_v2", context_) != 0) return false;
-    const bool done = call<int()>("cuCtxSynchronize") == 0;
-    void* before = nullptr;
-    return call<int(void**)>("cuCtxPopCurrent_v2", &before) == 0 && done;
+    return selected([&] { return call<int()>("cuCtxSynchronize") == 0; });
   }
 
   // Whether a graph is being made of what a stream is given, or that is not known.
   bool is_capturing(void* stream) const {
-    int status = 0;
-    return call<int(void*, int*)>("cuStreamIsCapturing", stream, &status) != 0 || status != 0;
+    return !selected([&] {
+      int status = 0;
+      return call<int(void*, int*)>("cuStreamIsCapturing", stream, &status) == 0 && status == 0;
+    });
   }
 
  private:
+  // What `ask` answers while the GPU is this thread's; false where that cannot be.
+  template <class Ask>
+  bool selected(const Ask& ask) const {
+    void* before = nullptr;
+    if (call<int(void*)>("cuCtxPushCurrent_v2", context_) != 0) return false;
+    const bool answer = ask();
+    return call<int(void**)>("cuCtxPopCurrent_v2", &before) == 0 && answer;
+  }
+
   template <class Function, class... Arguments>
   int call(const char* name, Arguments... arguments) const {
     auto* const function = driver_ ? reinterpret_cast<Function*>(dlsym(driver_, name)) : nullptr;

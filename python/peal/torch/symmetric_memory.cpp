@@ -194,6 +194,10 @@ class Allocator : public symm::SymmetricMemoryAllocator {
     return reinterpret_cast<void*>(block->address());
   }
 
+  void* alloc_here(size_t bytes) {
+    return alloc(bytes, job("SymmetricMemory.empty")->device, std::nullopt);
+  }
+
   void free(void* pointer) override {
     if (is_child()) return;
     const std::lock_guard lock(mutex_);
@@ -359,7 +363,7 @@ Function* function_at(uint64_t address) {
 // throws.
 extern "C" __attribute__((visibility("default"))) void* peal_symmetric_alloc(void* bytes) {
   try {
-    return the_allocator->alloc(reinterpret_cast<size_t>(bytes), 0, std::nullopt);
+    return the_allocator->alloc_here(reinterpret_cast<size_t>(bytes));
   } catch (const std::exception&) {
     return nullptr;
   }
