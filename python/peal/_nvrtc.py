@@ -59,7 +59,7 @@ def _library():
 
 def is_there():
     """Whether there is an NVRTC with all that it needs."""
-    return _headers() is not None and _library() is not None
+    return (_INCLUDE / "peal/nvrtc_table.h").exists() and _headers() is not None and _library() is not None
 
 
 def _included(text, folders, seen):
