@@ -57,6 +57,7 @@ struct CpuEngine {
     tables.port.pci_atomics = device.pci_atomics;
     if (settings.placement) {
       placement = std::make_unique<Placement>(*settings.placement + fabric.lid());
+      tables.port.any_placement = true;
       tables.port.placement = placement.get();
     }
     driver.start([this] { control.collect(); });
@@ -214,6 +215,7 @@ void Nic::move_to_gpu(const void* address) {
       .lid = fabric_.lid(),
       .epoch = static_cast<uint32_t>(fabric_.generation()),
       .timing = settings_.timing,
+      .any_placement = settings_.placement.has_value(),
       .insists = settings_.gpu.has_value(),
       .gpu = settings_.gpu ? exporter_->gpu_at(*settings_.gpu) : exporter_->gpu_for_nic(address)};
   auto client = std::make_unique<gpu::Client>(

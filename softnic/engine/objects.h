@@ -357,10 +357,16 @@ struct Port {
   EventLog events;
   Violations violations;
   Faults* faults = nullptr;        // null until the first fault plan
-  Placement* placement = nullptr;  // null: WRITEs are placed in order
+  bool any_placement = false;      // WRITEs may be placed in any order (placed_in_order())
+  Placement* placement = nullptr;  // holds some of them back; null: on a GPU, or in order
   bool pci_atomics = false;        // atomics wait for no WRITE that is held there
   uint64_t lost_pages = 0;         // registered, and unmapped when touched (lost_memory.h)
 };
+
+/// True where WRITEs to the queue pair, `port`'s, are placed as they were posted.
+PEAL_HD bool placed_in_order(const Port& port, const QueuePair& qp) {
+  return !port.any_placement || qp.service != Service::kReliable || qp.attributes.in_order;
+}
 
 /// The key, or null. `number` is compared whole: a freed and reused index has another variant.
 PEAL_HD const Key* find_key(const Key* keys, uint32_t count, uint32_t number) {

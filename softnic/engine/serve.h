@@ -76,8 +76,7 @@ class RequestServer {
 
   PEAL_HD bool held_back(QueuePair& qp, const Packet& packet, const Payload& payload) const {
     return port_.placement != nullptr && packet.opcode == mlx5::Opcode::kRdmaWrite &&
-           qp.service == Service::kReliable && !qp.attributes.in_order &&
-           port_.placement->hold(qp, packet, payload, now_);
+           !placed_in_order(port_, qp) && port_.placement->hold(qp, packet, payload, now_);
   }
 
   PEAL_HD void execute(QueuePair& qp, Receiver& receive, const Packet& packet,

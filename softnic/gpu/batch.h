@@ -69,6 +69,7 @@ struct View {
   uint32_t peer_pd;
   uint32_t peer_access;  // what the peer's queue pair allows, as Access bits
   uint8_t log_max_message;
+  bool any_placement;  // no WRITE waits for another
   HotKeys home;
   HotKeys away;
 };
@@ -174,6 +175,11 @@ PEAL_HD bool decode_data(const View& view, const Block& block, std::byte* inline
          (shot.bytes + 4 + 15) / 16 == units - 2;
 }
 
+/// True when a WRITE to memory of that key comes after everything before it.
+PEAL_HD bool waits(const View& view, const Key& away) {
+  return (away.access & kRelaxedOrdering) == 0 && !view.any_placement;
+}
+
 /// Memory at the peer.
 PEAL_HD bool decode_away(const View& view, const Block& block, Shot& shot) {
   const uint32_t right = right_for(shot.opcode);
@@ -187,7 +193,7 @@ PEAL_HD bool decode_away(const View& view, const Block& block, Shot& shot) {
     shot.strict = true;
     return memory != nullptr && aligned(memory, shot.bytes) && (address & (shot.bytes - 1)) == 0;
   }
-  shot.strict = shot.kind == Shot::Kind::kWrite && (shot.away->access & kRelaxedOrdering) == 0;
+  shot.strict = shot.kind == Shot::Kind::kWrite && waits(view, *shot.away);
   return memory != nullptr;
 }
 
@@ -225,7 +231,7 @@ PEAL_HD bool decode_usual(const View& view, const Block& block, uint64_t index, 
   const bool gathers = (units == 3) & (word(9) == home.number) & (home.number != 0) &
                        (home.pd == view.pd) & (bytes <= 1ull << view.log_max_message) &
                        (from <= home.bytes) & (bytes <= home.bytes - from);
-  const bool strict = (away.access & kRelaxedOrdering) == 0;
+  const bool strict = waits(view, away);
   const bool word_sized = (bytes == 8) | (bytes == 4);
   const uint64_t place = reinterpret_cast<uint64_t>(away.memory) + to;
   const bool loose = !strict | !inlined;

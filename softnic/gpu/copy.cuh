@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Moving payload inside the NIC's kernel: by a whole warp, by many warps in parts (copy_board.h),
-// by one lane, and out of registers.
+// Moving payload inside the NIC's kernel: by a whole warp, by one lane, and out of
+// registers. By many warps in parts: jobs.cuh.
 //
 //   ends aligned alike:   head | 16-byte lines, several in flight a lane | tail
 //   not aligned alike:    the same, each line put together from two of the source
@@ -16,7 +16,6 @@
 #include "softnic/engine/responder.h"
 #include "softnic/engine/word.h"
 #include "softnic/gpu/batch.h"
-#include "softnic/gpu/copy_board.h"
 
 namespace peal::softnic::gpu {
 
@@ -115,29 +114,6 @@ __device__ inline void copy_together(std::byte* to, const std::byte* from, uint6
   }
   const uint64_t done = head + 16 * lines;
   copy_units<uint8_t>(to + done, from + done, bytes - done, lane, kLanes);
-}
-
-/// A part of job `at` by a whole warp; false where none is left to take.
-__device__ __noinline__ inline bool copy_part(CopyBoard& board, uint32_t at, uint32_t lane) {
-  CopyPart part = {};
-  bool taken = false;
-  if (lane == 0) taken = board.take(at, &part);
-  if (!__any_sync(kAll, taken)) return false;
-  copy_together(broadcast(part.to, 0), broadcast(part.from, 0), kPartBytes, lane);
-  fence_direct_stores();
-  __syncwarp();
-  if (lane == 0) board.finish(at);
-  return true;
-}
-
-/// A part of one of the jobs in `open`; false where there was none. Workers begin at different
-/// ones.
-__device__ inline bool help(CopyBoard& board, uint64_t open, uint32_t worker, uint32_t lane) {
-  if (open == 0) return false;
-  const uint32_t turned = worker % kCopyJobs;
-  const uint64_t from_there = open >> turned << turned;
-  const auto first = static_cast<long long>(from_there != 0 ? from_there : open);
-  return copy_part(board, static_cast<uint32_t>(__ffsll(first)) - 1, lane);
 }
 
 /// By one lane: at most kSmallBytes.

@@ -3,7 +3,7 @@
 // Long copies that the warps of the NIC's kernel share: one warp has some kilobytes in flight,
 // which over a link is a fraction of its rate.
 //
-//   owner    begin() -> a job: ticket, to, from, bytes; its bit in `open`
+//   owner    reserve() -> set() each -> show(): jobs; their bits in `open`
 //   anybody  take() -> a part -> copy -> fence -> finish()
 //   owner    is_done() -> end()
 //
@@ -19,47 +19,76 @@
 
 namespace peal::softnic::gpu {
 
-inline constexpr uint64_t kPartBytes = 32 << 10;
-inline constexpr uint32_t kCopyJobs = 64;  // at once; bits of a word
-inline constexpr uint32_t kNoJob = kCopyJobs;
+inline constexpr uint64_t kLargestPart = 32 << 10;
+inline constexpr uint64_t kSmallestPart = 8 << 10;
+inline constexpr uint32_t kBoardWords = 4;
+inline constexpr uint32_t kCopyJobs = kBoardWords * 64;  // at once
+inline constexpr uint16_t kNoJob = kCopyJobs;
+inline constexpr uint32_t kMoves = 8;  // jobs of one queue pair at once
+
+/// Bytes that a warp copies at a time of so many: an eighth, as far as it is worth taking.
+PEAL_HD constexpr uint64_t part_of(uint64_t bytes) {
+  uint64_t part = kSmallestPart;
+  while (part < kLargestPart && part * 8 < bytes) part *= 2;
+  return part;
+}
 
 struct alignas(64) CopyJob {
   uint64_t ticket;  // number of parts << 32 | the next to be taken, or more
   std::byte* to;
   const std::byte* from;
+  uint64_t bytes;
+  uint64_t part;  // bytes of each but the last
   uint64_t done;  // parts
 };
 
-/// Bytes [offset, offset + kPartBytes) of a job's.
+/// Some of a job's bytes.
 struct CopyPart {
   std::byte* to;
   const std::byte* from;
+  uint64_t bytes;
 };
 
-/// In memory of the GPU; all zero at first.
+/// In memory of the GPU; all zero at first. Job 64 * w + b is bit b of word w.
 class CopyBoard {
  public:
-  /// Jobs of which there may be parts to take. A hint: take() decides.
-  PEAL_HD uint64_t open() const { return peal::load_relaxed<Reach::kGpu>(&open_); }
+  /// Jobs of a word of which there may be parts to take. A hint: take() decides.
+  PEAL_HD uint64_t open(uint32_t word) const {
+    return peal::load_relaxed<Reach::kGpu>(&open_[word]);
+  }
 
-  /// A job of `parts` parts, or kNoJob where all are in use. What the source has to hold is visible
-  /// to the caller.
-  PEAL_HD uint32_t begin(std::byte* to, const std::byte* from, uint32_t parts) {
-    const uint64_t used = load_relaxed<Reach::kGpu>(&used_);
-    if (~used == 0) return kNoJob;
-    uint32_t at = 0;
-    while ((used >> at & 1) != 0) ++at;
-    const uint64_t bit = uint64_t{1} << at;
-    // Acquires what the job's last owner has seen of it.
-    if ((fetch_or_acquire<Reach::kGpu>(&used_, bit) & bit) != 0) return kNoJob;
+  /// Up to `want` jobs of a word, as its bits: of its lower half, so that others find one in the
+  /// upper half, where one is taken if it is a queue pair's `first`.
+  PEAL_HD uint64_t reserve(uint32_t word, uint32_t want, bool first) {
+    uint64_t free = ~load_relaxed<Reach::kGpu>(&used_[word]);
+    if ((free & kLowerJobs) != 0) {
+      free &= kLowerJobs;
+    } else if (first) {
+      want = 1;
+    } else {
+      return 0;
+    }
+    uint64_t wanted = 0;
+    for (; want > 0 && free != 0; --want) {
+      wanted |= free & -free;
+      free &= free - 1;
+    }
+    // Acquires what the jobs' last owners have seen of them.
+    return wanted & ~fetch_or_acquire<Reach::kGpu>(&used_[word], wanted);
+  }
+
+  /// Makes a reserved job of the copy. What the source has to hold is visible to the caller.
+  PEAL_HD void set(uint32_t at, std::byte* to, const std::byte* from, uint64_t bytes) {
     CopyJob& job = jobs_[at];
     job.to = to;
     job.from = from;
+    job.bytes = bytes;
+    job.part = part_of(bytes);
     peal::store_relaxed<Reach::kGpu>(&job.done, uint64_t{0});
-    store_release<Reach::kGpu>(&job.ticket, uint64_t{parts} << 32);
-    set_bits<Reach::kGpu>(&open_, bit);
-    return at;
+    store_release<Reach::kGpu>(&job.ticket, (bytes + job.part - 1) / job.part << 32);
   }
+  /// Shows jobs of a word that were set.
+  PEAL_HD void show(uint32_t word, uint64_t jobs) { set_bits<Reach::kGpu>(&open_[word], jobs); }
 
   /// A part nobody has taken; false where there is none.
   PEAL_HD bool take(uint32_t at, CopyPart* part) {
@@ -69,9 +98,11 @@ class CopyBoard {
     const auto number = static_cast<uint32_t>(ticket);
     const auto parts = static_cast<uint32_t>(ticket >> 32);
     if (number >= parts) return false;
-    *part = {job.to + number * kPartBytes, job.from + number * kPartBytes};
+    const uint64_t offset = number * job.part;
+    const uint64_t left = job.bytes - offset;
+    *part = {job.to + offset, job.from + offset, left < job.part ? left : job.part};
     // Ahead of finish(), so ahead of the bit of the job's next owner.
-    if (number + 1 == parts) clear_bits<Reach::kGpu>(&open_, uint64_t{1} << at);
+    if (number + 1 == parts) clear_bits<Reach::kGpu>(&open_[at / 64], uint64_t{1} << at % 64);
     return true;
   }
 
@@ -86,14 +117,17 @@ class CopyBoard {
 
   /// The job may be another's. For the owner, once it is done.
   PEAL_HD void end(uint32_t at) {
+    const uint64_t bit = uint64_t{1} << at % 64;
     // Once more: who took the last part may have done so before the bit was set.
-    clear_bits<Reach::kGpu>(&open_, uint64_t{1} << at);
-    clear_bits_release<Reach::kGpu>(&used_, uint64_t{1} << at);
+    clear_bits<Reach::kGpu>(&open_[at / 64], bit);
+    clear_bits_release<Reach::kGpu>(&used_[at / 64], bit);
   }
 
  private:
-  alignas(128) uint64_t open_;
-  alignas(128) uint64_t used_;
+  static constexpr uint64_t kLowerJobs = ~uint64_t{0} >> 32;
+
+  alignas(128) uint64_t open_[kBoardWords];
+  alignas(128) uint64_t used_[kBoardWords];
   CopyJob jobs_[kCopyJobs];
 };
 

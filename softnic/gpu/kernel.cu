@@ -22,8 +22,8 @@ namespace {
 
 constexpr uint32_t kMaxWarps = 6;  // of a block, the watching one among them: half a multiprocessor
 constexpr uint32_t kMaxSlots = 8;  // of a warp
-constexpr uint32_t kFewestBlocks = 8;  // what long copies take to fill a link
-constexpr uint32_t kIdleTurns = 4096;  // until a warp polls less often
+constexpr uint32_t kFewestBlocks = 32;  // what long copies take to fill a link
+constexpr uint32_t kIdleTurns = 4096;   // until a warp polls less often
 constexpr uint32_t kIdleSleepNs = 500;
 constexpr uint32_t kTurnsALook = 8;  // turns until the order to stop is looked for
 constexpr uint32_t kWatchSleepNs = 1000;

@@ -46,13 +46,14 @@ struct Hello {
   uint16_t lid = 0;
   uint32_t epoch = 0;
   Timing timing;
-  bool insists = false;  // on `gpu`; otherwise any that the engine runs on already will do
+  bool any_placement = false;  // Port::any_placement
+  bool insists = false;        // on `gpu`; otherwise any that the engine runs on already will do
   GpuId gpu;
 };
 
 /// One packet; what the variants hold is plain data.
 struct alignas(1024) Demand {
-  static constexpr uint64_t kVersion = 0x7065616c'00000009;
+  static constexpr uint64_t kVersion = 0x7065616c'0000000a;
   uint64_t version = kVersion;
   std::variant<Hello, ProcessMemory, Command> what;
 };

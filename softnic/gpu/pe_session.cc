@@ -33,7 +33,9 @@ PeSession::PeSession(MessageSocket calls, MessageSocket events,
       events_(std::move(events)),
       runner_(std::move(runner)),
       tables_(hello.lid, hello.epoch, hello.timing),
-      control_(tables_, stopped_) {}
+      control_(tables_, stopped_) {
+  tables_.port.any_placement = hello.any_placement;
+}
 
 bool PeSession::needs_service() const {
   for (uint32_t qpn = Tables::kFirstQpn; qpn < tables_.port.qp_count; ++qpn) {

@@ -11,8 +11,9 @@
 
 namespace peal::softnic::gpu {
 
-inline constexpr uint64_t kChunk = 256 << 10;      // bytes moved before others get a turn
-inline constexpr uint64_t kLong = 2 * kPartBytes;  // bytes of a request that warps share
+/// A request of more bytes is shared by warps. So a run moves 256 KiB at most before others get a
+/// turn.
+inline constexpr uint64_t kLong = kSmallestPart;
 
 /// Bit i speaks of lane i.
 struct Run {
@@ -50,22 +51,46 @@ __device__ inline uint32_t before_clash(const Shot& shot, const Run& run, uint32
   return run_length(bits_below(run.length), __ballot_sync(kAll, clashes && !shot.strict));
 }
 
-/// Cuts a run before a long request, or behind one that it begins with, as long ones are moved in
-/// parts; and where it would move more than kChunk bytes. Never to nothing.
-__device__ inline uint32_t bound(const Shot& shot, uint32_t run, uint32_t lane) {
-  if (!__any_sync(kAll, lane < run && shot.bytes > kChunk / kLanes)) return run;
-  const uint32_t longs = __ballot_sync(kAll, lane < run && shot.bytes > kLong);
-  if ((longs & 1) != 0) return 1;
-  if (longs != 0) run = lowest_bit(longs);
-  uint64_t bytes = shot.bytes;
-#pragma unroll
-  for (uint32_t by = 1; by < kLanes; by *= 2) {
-    const uint64_t other = __shfl_up_sync(kAll, bytes, by);
-    if (lane >= by) bytes += other;
-  }
-  const uint32_t beyond = lowest_bit(__ballot_sync(kAll, bytes > kChunk));
-  const uint32_t most = beyond == 0 ? 1 : beyond;
-  return run < most ? run : most;
+/// Bytes of the aligned word that ends `bytes` > 0 at `to`: the last to appear of a strict WRITE.
+__device__ inline uint32_t last_word(const std::byte* to, uint32_t bytes) {
+  uint32_t word = 8;
+  while (word > bytes || !aligned(to + bytes, word)) word /= 2;
+  return word;
+}
+
+/// A request that warps share.
+__device__ inline bool is_long(const Shot& shot) {
+  const bool moves = shot.kind == Shot::Kind::kWrite || shot.kind == Shot::Kind::kRead;
+  return moves && shot.from != nullptr && shot.bytes > kLong;
+}
+
+/// The long requests that may be under way, at once with all that is ahead of them: WRITEs and
+/// READs into memory with relaxed ordering, where either of two may be the last; no READ beside a
+/// WRITE. Whatever else is long has to be the first. Never one without all long ones ahead of it.
+__device__ inline uint32_t movable(const Shot& shot, uint32_t lane) {
+  const bool read = shot.kind == Shot::Kind::kRead;
+  const uint32_t plain = run_length(__ballot_sync(kAll, shot.kind != Shot::Kind::kNone), 0);
+  const uint32_t ahead = bits_below(lane);
+  const uint32_t reads = __ballot_sync(kAll, read) & ahead;
+  const uint32_t others = __ballot_sync(kAll, !read && shot.kind != Shot::Kind::kNop) & ahead;
+  const bool relaxed =
+      is_long(shot) && (read ? (shot.home->access & kRelaxedOrdering) != 0 : !shot.strict);
+  const bool may = lane == 0 || (relaxed && (read ? others : reads) == 0);
+  const uint32_t longs = __ballot_sync(kAll, is_long(shot)) & bits_below(plain);
+  const uint32_t stopped = longs & ~__ballot_sync(kAll, may);
+  return longs & bits_below(lowest_bit(stopped));
+}
+
+/// What is left to do of a request that is where it belongs: of a strict WRITE its last word.
+__device__ inline Shot left_of(const Shot& shot) {
+  Shot left;
+  left.kind = Shot::Kind::kNop;
+  if (!shot.strict) return left;
+  left = shot;
+  left.bytes = last_word(shot.to, shot.bytes);
+  left.to += shot.bytes - left.bytes;
+  left.from += shot.bytes - left.bytes;
+  return left;
 }
 
 __device__ inline Run choose_run(const Shot& shot, uint32_t lane) {
@@ -78,7 +103,6 @@ __device__ inline Run choose_run(const Shot& shot, uint32_t lane) {
   run.writes = __ballot_sync(kAll, shot.kind == Shot::Kind::kWrite);
   run.large = __ballot_sync(kAll, is_large(shot));
   run.reads = first == Shot::Kind::kRead;
-  if (run.large != 0) run.length = bound(shot, run.length, lane);
   if (run.length > 1) run.length = before_clash(shot, run, lane);
   return run;
 }

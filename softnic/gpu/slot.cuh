@@ -20,6 +20,21 @@
 
 namespace peal::softnic::gpu {
 
+/// A long request that is under way.
+struct Move {
+  uint16_t index;  // of its block, the low bits
+  uint16_t job;    // on the board
+};
+
+/// A completion that is still to be told.
+struct Untold {
+  uint64_t now;    // its time stamp
+  uint64_t index;  // of its block
+  uint32_t bytes;  // as the CQE says
+  mlx5::Opcode opcode;
+  bool any;
+};
+
 struct EngineSlot {
   Port* port;
   QueuePair* qp;
@@ -32,15 +47,16 @@ struct EngineSlot {
   uint64_t posted;     //
   uint64_t next;       //
   uint64_t produced;   // CQEs
-  uint64_t copied;     // bytes of the request at `next` that are where they belong, or of its job
-  uint32_t job;        // on the board, of that request; kNoJob
   uint32_t psn;        //
   uint32_t mask;       // of the ring
   uint32_t cqe_bytes;  // 0: collapsed
   uint32_t log_entries;
-  bool smooth;    // the fast path knows all it must know
-  bool unfenced;  // has effects that a fence must order before a strict one
-  bool moved;     // since it was loaded
+  uint32_t moving;     // long requests that are under way, the first ones
+  Move moves[kMoves];  // those
+  Untold untold;       // where the CQ is collapsed: the newest
+  bool smooth;         // the fast path knows all it must know
+  bool unfenced;       // has effects that a fence must order before a strict one
+  bool moved;          // since it was loaded
 };
 
 __device__ inline QpState state_of(const QueuePair* qp) {
@@ -70,6 +86,7 @@ __device__ inline QueuePair* find_peer(const EngineArguments& a, const EngineSlo
                       (allows(theirs, kRemoteRead) ? uint32_t{kRemoteRead} : 0) |
                       (allows(theirs, kRemoteAtomic) ? uint32_t{kRemoteAtomic} : 0);
   view->log_max_message = mine.log_max_message;
+  view->any_placement = peer != s.qp && !placed_in_order(*port, *peer);
   return peer;
 }
 
@@ -84,8 +101,8 @@ __device__ __noinline__ void load_slot(const EngineArguments& a, EngineSlot& s) 
   s.mask = qp.send_blocks - 1;
   s.ring = qp.send_buffer;
   s.cq = find_cq(*s.port, qp.send_cq);
-  s.copied = 0;
-  s.job = kNoJob;
+  s.moving = 0;
+  s.untold = {};
   s.unfenced = true;
   s.moved = false;
   s.peer = nullptr;

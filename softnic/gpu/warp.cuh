@@ -7,7 +7,7 @@
 //     -> one with many: 32 blocks at once, a run of plain requests lane by lane      (along)
 //     -> anything else: the exact step, by lane 0
 //   payload -> fence -> completions, last words together
-//   nothing new: a part of another warp's long copy                               (help)
+//   nothing new: a part of another warp's long copy                               (jobs.cuh)
 //
 // All lanes enter every call together; a slot is changed by one lane between two meetings of all.
 #pragma once
@@ -17,6 +17,7 @@
 #include "device/base/order.h"
 #include "softnic/gpu/batch.h"
 #include "softnic/gpu/copy.cuh"
+#include "softnic/gpu/jobs.cuh"
 #include "softnic/gpu/kernel.h"
 #include "softnic/gpu/run.cuh"
 #include "softnic/gpu/slot.cuh"
@@ -44,7 +45,7 @@ class Warp {
  public:
   /// `count` queue pairs, from work[first] on, every `step`th.
   __device__ Warp(const EngineArguments& a, EngineSlot* slots, uint32_t lane, uint32_t worker)
-      : a_(a), slots_(slots), lane_(lane), worker_(worker) {}
+      : a_(a), slots_(slots), lane_(lane), jobs_(*a.board, lane, worker) {}
 
   __device__ void load(uint32_t first, uint32_t step, uint32_t count) {
     count_ = count;
@@ -66,14 +67,15 @@ class Warp {
   /// Does what there is to do, or only what is half done: the moment to stop comes even while
   /// queues are never empty. True when there was anything.
   __device__ bool turn(bool finishing) {
+    finishing_ = finishing;
     DoorbellLook look = {0, false};
     // On its way together with the doorbell records.
-    const uint64_t open = lane_ == kLanes - 1 && !finishing ? a_.board->open() : 0;
-    if (lane_ < count_ && (!finishing || slots_[lane_].copied != 0)) look = look_at(slots_[lane_]);
+    const uint64_t open = finishing ? 0 : jobs_.look();
+    if (lane_ < count_ && (!finishing || slots_[lane_].moving != 0)) look = look_at(slots_[lane_]);
     const uint32_t waiting = __ballot_sync(kAll, look.waiting != 0);
     uint32_t odd = __ballot_sync(kAll, look.odd);
     if ((waiting | odd) == 0) {
-      return help(*a_.board, __shfl_sync(kAll, open, kLanes - 1), worker_, lane_);
+      return jobs_.help(open);
     }
     const uint32_t few = __ballot_sync(kAll, look.waiting != 0 && look.waiting <= kFewWaiting);
     // One lane is quicker with one request than all of them.
@@ -98,16 +100,14 @@ class Warp {
 
   /// True when a request is half done: not the moment to stop.
   __device__ bool busy() const {
-    return __any_sync(kAll, lane_ < count_ && slots_[lane_].copied != 0);
+    return __any_sync(kAll, lane_ < count_ && slots_[lane_].moving != 0);
   }
 
  private:
   /// The exact step by lane 0. What it does not do now it is asked again.
   __device__ bool exact(EngineSlot& s) {
     bool worked = false;
-#pragma unroll 1
-    while (__shfl_sync(kAll, s.job, 0) != kNoJob && !advance_job(s)) {
-    }
+    jobs_.drain(s);
     if (lane_ == 0) {
       save_slot(s);
       if (rung(*s.port, *s.qp) || unsettled(*s.qp)) {
@@ -241,6 +241,12 @@ class Warp {
 
   /// Some runs of what waits; false when it does not begin with anything plain.
   __device__ bool along(EngineSlot& s, uint32_t waiting) {
+    const bool any = along_runs(s, waiting);
+    tell(s);
+    return any;
+  }
+
+  __device__ bool along_runs(EngineSlot& s, uint32_t waiting) {
     Block block;
     // Both loads are on their way at once.
     const QpState peer_state = state_of(s.peer);
@@ -277,20 +283,19 @@ class Warp {
     if (longer) behind = look_behind(s, next + lane_, block, ready, lane_);
     if (lane_ < ready) shot = decode_shot(s.view, block, next + lane_, behind);
     if (longer) skip_insides(shot, lane_);
-    const Run run = choose_run(shot, lane_);
-    if (run.length == 0) return Along::kNothingPlain;
-    keep_one(s.view, shot, lane_ < run.length);
-    bool unfenced = s.unfenced;
-    if ((run.large & 1) != 0 && __shfl_sync(kAll, shot.bytes, 0) > kLong &&
-        !advance_copy(s, shot, &unfenced)) {
-      return Along::kPartly;
-    }
+    uint32_t job = kNoJob;
+    const Shot left = after_jobs(s, shot, next, &job);
+    const Run run = choose_run(left, lane_);
+    keep_one(s.view, shot, lane_ < run.length || (lane_ == 0 && is_long(shot)));
+    if (run.length == 0) return wait_for_jobs(s, shot, next + waiting);
+    bool unfenced = s.unfenced || __any_sync(kAll, lane_ < run.length && job != kNoJob);
     for (uint32_t begin = 0; begin < run.length;) {
       const uint32_t end = segment_end(run.strict, begin, run.length);
-      execute(shot, block, run, begin, end, &unfenced);
+      execute(left, block, run, begin, end, &unfenced);
       begin = end;
     }
     __syncwarp();
+    jobs_.end(s, lane_ < run.length ? job : kNoJob);
     unfenced = report(s, shot, run.length, now) ? false : unfenced;
     __syncwarp();
     if (lane_ == 0) {
@@ -298,11 +303,47 @@ class Warp {
       s.next = next + run.length;
       s.psn = (s.psn + run.length) & kPsnMask;  // both ends count blocks here
       s.unfenced = unfenced;
-      s.copied = 0;
       s.moved = true;
     }
     __syncwarp();
     return Along::kDone;
+  }
+
+  /// The lane's request as it is to be executed: what is long has become a job, or is left as it is
+  /// by kNone, or is where it belongs, and has `job`.
+  __device__ Shot after_jobs(EngineSlot& s, const Shot& shot, uint64_t next, uint32_t* job) {
+    if (!__any_sync(kAll, is_long(shot))) return shot;
+    const uint32_t known = jobs_.of(s, next + lane_);
+    const uint32_t wanted = movable(shot, lane_) & ~__ballot_sync(kAll, known != kNoJob);
+    if (wanted != 0 && !finishing_ && s.moving < kMoves) {
+      fence_before_jobs(s, shot, wanted);
+      jobs_.begin(s, shot, wanted, next + lane_);
+    }
+    if (!is_long(shot)) return shot;
+    if (!jobs_.is_done(known)) return {};
+    *job = known;
+    return left_of(shot);
+  }
+
+  /// What others read for a READ, or store for a strict WRITE, comes behind what this warp has
+  /// stored.
+  __device__ void fence_before_jobs(EngineSlot& s, const Shot& shot, uint32_t wanted) {
+    const bool ordered = shot.strict || shot.kind == Shot::Kind::kRead;
+    if (!s.unfenced || !__any_sync(kAll, (wanted >> lane_ & 1) != 0 && ordered)) return;
+    fence_direct_stores();
+    __syncwarp();
+    if (lane_ == 0) s.unfenced = false;
+    __syncwarp();
+  }
+
+  /// Nothing can be executed: the first request is long and under way, or not plain.
+  __device__ Along wait_for_jobs(EngineSlot& s, const Shot& shot, uint64_t posted) {
+    if (!__shfl_sync(kAll, is_long(shot), 0)) return Along::kNothingPlain;
+    if (lane_ == 0) s.posted = posted;
+    __syncwarp();
+    tell(s);
+    if (!jobs_.copy_own(s)) jobs_.help(jobs_.look());
+    return Along::kPartly;
   }
 
   /// Keeps the keys of one of the lanes whose keys are not at hand yet.
@@ -310,68 +351,6 @@ class Warp {
     const uint32_t lanes = __ballot_sync(kAll, in && strange(view, shot));
     if (lanes != 0 && lane_ == lowest_bit(lanes)) keep(view, shot);
   }
-
-  /// A part of the slot's own job, if there is one left; true once all are copied, and the job is
-  /// over.
-  __device__ bool advance_job(EngineSlot& s) {
-    const uint32_t job = __shfl_sync(kAll, s.job, 0);
-    copy_part(*a_.board, job, lane_);
-    bool done = false;
-    if (lane_ == 0 && a_.board->is_done(job)) {
-      done = true;
-      a_.board->end(job);
-      s.job = kNoJob;
-    }
-    __syncwarp();
-    return __any_sync(kAll, done);
-  }
-
-  /// All but the end of a long request becomes a job; false where there is no room for one.
-  __device__ bool begin_job(EngineSlot& s, std::byte* to, const std::byte* from, uint32_t bytes) {
-    if (lane_ == 0) {
-      const auto parts = static_cast<uint32_t>((bytes - 1) / kPartBytes);
-      s.job = a_.board->begin(to, from, parts);
-      if (s.job != kNoJob) s.copied = parts * kPartBytes;
-    }
-    __syncwarp();
-    return __shfl_sync(kAll, s.job, 0) != kNoJob;
-  }
-
-  /// A request of more than kLong bytes: moves a chunk of it, or what this warp can of what others
-  /// move, too; all but the last. True when only that is left, which `shot` of lane 0 then means.
-  __device__ bool advance_copy(EngineSlot& s, Shot& shot, bool* unfenced) {
-    std::byte* to = broadcast(shot.to, 0);
-    const std::byte* from = broadcast(shot.from, 0);
-    const uint32_t bytes = __shfl_sync(kAll, shot.bytes, 0);
-    if (__shfl_sync(kAll, s.copied, 0) == 0 && *unfenced) {
-      fence_direct_stores();
-      __syncwarp();
-    }
-    const bool shares = __shfl_sync(kAll, s.job, 0) != kNoJob ||
-                        (__shfl_sync(kAll, s.copied, 0) == 0 && begin_job(s, to, from, bytes));
-    if (shares && !advance_job(s)) return false;
-    const uint64_t copied = __shfl_sync(kAll, s.copied, 0);
-    if (bytes - copied > kChunk) {
-      copy_together(to + copied, from + copied, kChunk, lane_);
-      __syncwarp();
-      if (lane_ == 0) {
-        s.copied = copied + kChunk;
-        s.unfenced = true;
-      }
-      __syncwarp();
-      return false;
-    }
-    *unfenced = true;
-    if (lane_ == 0) {
-      shot.to += copied;
-      shot.from += copied;
-    }
-    rest_ = bytes - static_cast<uint32_t>(copied);
-    return true;
-  }
-
-  /// Bytes that are left to move of a request: all but of one in chunks.
-  __device__ uint32_t left_of(const Shot& shot) const { return rest_ != 0 ? rest_ : shot.bytes; }
 
   /// Requests [begin, end) of the run: one segment.
   __device__ void execute(const Shot& shot, const Block& block, const Run& run, uint32_t begin,
@@ -389,7 +368,7 @@ class Warp {
     for (uint32_t left = relaxed & run.large; left != 0; left &= left - 1) {
       const uint32_t of = lowest_bit(left);
       copy_together(broadcast(shot.to, of), broadcast(shot.from, of),
-                    __shfl_sync(kAll, left_of(shot), static_cast<int>(of)), lane_);
+                    __shfl_sync(kAll, shot.bytes, static_cast<int>(of)), lane_);
     }
     if ((relaxed & run.writes) != 0) *unfenced = true;
     if ((segment & run.strict) != 0) {
@@ -397,7 +376,6 @@ class Warp {
       execute_strict(shot, block, run, end - 1, unfenced);
       __syncwarp();
     }
-    rest_ = 0;
   }
 
   /// The strict request of lane `of`, after everything before it.
@@ -411,9 +389,8 @@ class Warp {
       *unfenced = true;
       std::byte* to = broadcast(shot.to, of);
       const std::byte* from = broadcast(shot.from, of);
-      const uint32_t bytes = __shfl_sync(kAll, left_of(shot), static_cast<int>(of));
-      uint32_t tail = 8;
-      while (tail > bytes || !aligned(to + bytes, tail)) tail /= 2;
+      const uint32_t bytes = __shfl_sync(kAll, shot.bytes, static_cast<int>(of));
+      const uint32_t tail = last_word(to, bytes);
       copy_together(to, from, bytes - tail, lane_);
       __syncwarp();
       // Its last word after its other bytes.
@@ -428,15 +405,19 @@ class Warp {
     *unfenced = (run.writes >> of & 1) != 0;
   }
 
-  /// Completions of the run; true when there were any, and with them a fence.
+  /// Completions of the run; true when there were any, and with them a fence. Of a collapsed CQ
+  /// only the newest can be read: tell() stores it, once for several runs.
   __device__ bool report(EngineSlot& s, const Shot& shot, uint32_t run, uint64_t now) {
     const uint32_t signalled = __ballot_sync(kAll, lane_ < run && shot.signalled);
     if (signalled == 0) return false;
     const auto count = static_cast<uint32_t>(__popc(signalled));
-    // Only the newest CQE of a collapsed queue can be read.
     const uint32_t newest = 31 - static_cast<uint32_t>(__clz(static_cast<int>(signalled)));
-    const bool speaks = s.cqe_bytes == 0 ? lane_ == newest : (signalled >> lane_ & 1) != 0;
-    if (speaks) {
+    const bool collapsed = s.cqe_bytes == 0;
+    if (collapsed) {
+      if (lane_ == newest) {
+        s.untold = {now, s.next + lane_, shot.fetches() ? shot.bytes : 0, shot.opcode, true};
+      }
+    } else if ((signalled >> lane_ & 1) != 0) {
       const uint64_t before =
           s.produced + static_cast<uint32_t>(__popc(signalled & ((1u << lane_) - 1)));
       const CqePlace place = place_in(s, before);
@@ -447,15 +428,33 @@ class Warp {
     }
     __syncwarp();
     if (lane_ == newest) s.produced += count;
-    return true;
+    return !collapsed;
+  }
+
+  /// Stores the completion that report() has left, and with it orders what the warp has stored.
+  __device__ void tell(EngineSlot& s) {
+    if (lane_ == 0 && s.untold.any) {
+      Shot shot;
+      shot.kind = s.untold.bytes != 0 ? Shot::Kind::kRead : Shot::Kind::kNop;
+      shot.bytes = s.untold.bytes;
+      shot.opcode = s.untold.opcode;
+      const CqePlace place = place_in(s, s.produced - 1);
+      const CqeWords words = cqe_of(place, shot, s.untold.index, s.untold.now);
+      store_relaxed<uint64_t>(&s.cq->produced, s.produced);
+      store_body(place.at, words);
+      store<uint64_t>(place.at + 56, words.word[7]);
+      s.untold.any = false;
+      s.unfenced = false;
+    }
+    __syncwarp();
   }
 
   const EngineArguments& a_;
   EngineSlot* slots_;
   uint32_t lane_;
-  uint32_t worker_;
+  Jobs jobs_;
   uint32_t count_ = 0;
-  uint32_t rest_ = 0;  // see advance_copy()
+  bool finishing_ = false;
 };
 
 }  // namespace peal::softnic::gpu

@@ -20,6 +20,7 @@
 #include <functional>
 #include <thread>
 
+#include "tests/gpu/softnic_longs.cuh"
 #include "tests/gpu/softnic_posts.cuh"
 #include "tests/gpu/softnic_rig.cuh"
 
@@ -172,22 +173,6 @@ __global__ void put_long_inline(SendQueue* q, NicKey rkey, uint64_t offset, uint
   result[0] = static_cast<uint64_t>(s);
 }
 
-/// What lane `lane` of put_sizes() puts: all sorts of lengths, a place of its own for each.
-constexpr uint64_t kPlace = 512 << 10;
-__host__ __device__ constexpr uint32_t size_of(uint32_t lane) {
-  constexpr uint32_t sizes[] = {8, 33 << 10, 100 << 10, 64 << 10, (64 << 10) + 1, 300 << 10, 4097};
-  return sizes[lane % (sizeof(sizes) / sizeof(sizes[0]))];
-}
-
-/// 32 puts under one doorbell, several of which several warps of the engine share.
-__global__ void put_sizes(SendQueue* q, NicKey rkey, NicKey lkey, uint64_t* result) {
-  const uint32_t lane = threadIdx.x;
-  const uint64_t at = lane * kPlace;
-  const nic::Write put{{at, rkey}, {at, lkey}, size_of(lane)};
-  if (post_together(*q, lane, put, put) != Status::kOk) return;
-  if (lane == 0) result[0] = static_cast<uint64_t>(nic::drain<Reach::kLane>(*q)) + 1;
-}
-
 /// Puts for `duration_ns`; the longest time between two completions.
 __global__ void put_for_a_while(SendQueue* q, NicKey rkey, uint64_t duration_ns, uint64_t* result) {
   const uint64_t start = now_ns();
@@ -313,6 +298,33 @@ void shares_long_puts_beside_others(const std::string& folder) {
       if (std::memcmp(&seen[at], &pattern[at], size_of(lane)) != 0)
         return expect(false, "the bytes written", lane);
       if (seen[at + size_of(lane)] != 0) return expect(false, "not a byte more", lane);
+    }
+  }
+}
+
+void moves_many_long_requests_of_a_queue(const std::string& folder) {
+  for (const nic::KeyOrdering ordering : {nic::KeyOrdering::kRelaxed, nic::KeyOrdering::kStrict}) {
+    Rig rig(folder, ordering);
+    std::vector<uint8_t> pattern(32 * kPlace);
+    for (int round = 0; round < 10; ++round) {
+      for (size_t i = 0; i < pattern.size(); ++i) {
+        pattern[i] = static_cast<uint8_t>(i * 139 + (i >> 8) + static_cast<size_t>(round));
+      }
+      CHECK(cudaMemcpy(rig.source.address, pattern.data(), pattern.size(), cudaMemcpyHostToDevice));
+      CHECK(cudaMemset(rig.source.address + kBack, 0, pattern.size()));
+      CHECK(cudaMemset(rig.result, 0, sizeof(uint64_t)));
+      CHECK(cudaDeviceSynchronize());
+      put_and_get_longs<<<1, 32>>>(rig.queues, rig.nic->data_rkey(), rig.nic->source_lkey(),
+                                   rig.result);
+      rig.finish();
+      if (rig.results[0] != kOk + 1) return expect(false, "status ok", round);
+      const auto seen = rig.read(rig.source, kBack, pattern.size());
+      for (uint32_t lane = 0; lane < 32; ++lane) {
+        const size_t at = lane * kPlace;
+        if (std::memcmp(&seen[at], &pattern[at], long_size_of(lane)) != 0)
+          return expect(false, "the bytes that came back", lane);
+        if (seen[at + long_size_of(lane)] != 0) return expect(false, "not a byte more", lane);
+      }
     }
   }
 }
@@ -460,6 +472,7 @@ int main(int argc, char** argv) {
       {"serves many queues a warp", serves_many_queues_a_warp},
       {"transfers any size at any alignment", transfers_any_size},
       {"shares long puts beside others", shares_long_puts_beside_others},
+      {"moves many long requests of a queue", moves_many_long_requests_of_a_queue},
       {"does atomics", does_atomics},
       {"keeps the order of requests in strict memory", keeps_order_in_strict_memory},
       {"swaps a word behind what it has put", swaps_behind_what_it_has_put},

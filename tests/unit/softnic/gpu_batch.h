@@ -51,6 +51,7 @@ class Batch : public ::testing::Test {
             .peer_pd = kPeerPd,
             .peer_access = kRemoteWrite | kRemoteRead | kRemoteAtomic,
             .log_max_message = 30,
+            .any_placement = false,
             .home = {},
             .away = {}};
     write_inline(kRelaxed, 8);

@@ -42,6 +42,18 @@ TEST_F(Batch, KnowsStrictMemory) {
   EXPECT_EQ(decoded().kind, Kind::kWrite);
 }
 
+TEST_F(Batch, OrdersNoWritesOfANicThatPlacesInAnyOrder) {
+  view.any_placement = true;
+  write_inline(kStrict, 8);
+  EXPECT_FALSE(decoded().strict);
+  transfer(Opcode::kRdmaWrite, kStrict, kHome, 1000);
+  EXPECT_FALSE(decoded().strict);
+  write_inline(kStrict, 12);
+  EXPECT_EQ(decoded().kind, Kind::kWrite) << "no store of it need be the last";
+  atomic(Opcode::kAtomicFetchAdd, kAtomic, kWritable, 8);
+  EXPECT_TRUE(decoded().strict) << "atomics execute behind WRITEs";
+}
+
 TEST_F(Batch, LeavesWhatTheExactStepWouldRefuse) {
   const auto refused = [this](const char* what) { EXPECT_EQ(decoded().kind, Kind::kNone) << what; };
   set(0, 6u << 8 | 0x08);
@@ -258,6 +270,7 @@ TEST_F(Batch, DecodesAlikeWithKeysAtHand) {
   uint32_t usual = 0;
   for (uint32_t round = 0; round < 20000; ++round) {
     const uint32_t rkeys[] = {kStrict, kRelaxed, kReadOnly, kAtomic};
+    view.any_placement = at_hand.any_placement = random() % 4 == 0;
     at_hand.away = {};
     at_hand.home = {};
     at_hand.away.keep(away_keys[random() % 5]);
