@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls of one thread: words, waits, fence, quiet, barriers of all PEs.
+// Words and waits by one thread; fence, quiet and barriers of all PEs by a warp, whose lanes share
+// the look at the queues.
 #include "device/api.h"
 #include "kernels/entry.h"
 
@@ -76,13 +77,13 @@ PEAL_DEVICE Status do_word(const Word& args) {
   const Context& ctx = context_of(args.caller);
   switch (args.caller.call) {
     case Call::kFence:
-      return fence(ctx);
+      return fence(ctx, warp);
     case Call::kQuiet:
-      return quiet(ctx);
+      return quiet(ctx, warp);
     case Call::kSyncAll:
-      return sync_all(ctx);
+      return sync_all(ctx, warp);
     case Call::kBarrierAll:
-      return barrier_all(ctx);
+      return barrier_all(ctx, warp);
     case Call::kWaitUntil:
       return wait_for_word(ctx, args);
     case Call::kSignal:

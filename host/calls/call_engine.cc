@@ -20,6 +20,9 @@ constexpr uint32_t kLongEach = 16;
 constexpr uint32_t kBriefEach = 8;
 constexpr uint64_t kAnyBytes = uint64_t{1} << 32;  // more than any grid takes in one go
 constexpr GridShape kOneThread{1, 1};
+constexpr GridShape kOneWarp{1, 32};  // for calls that look at all queues
+
+bool is_order(Call call) { return call == Call::kFence || call == Call::kQuiet; }
 
 // What the members of a team must agree on, by name.
 struct Agreed {
@@ -233,8 +236,7 @@ bool CallEngine::by_host(const detail::CallSite& site, const kernels::Word& call
 // True when the stream's own order does what is asked, or a store of it did.
 bool CallEngine::needs_no_kernel(const detail::CallSite& site, const kernels::Word& call) {
   const Call which = call.caller.call;
-  const bool orders = which == Call::kFence || which == Call::kQuiet;
-  if (orders) return !site.by_nic;
+  if (is_order(which)) return !site.by_nic;
   if (which != Call::kSignal || call.kind != Signal::Kind::kSet) return false;
   std::byte* const there =
       mapped(dependencies_.windows.find(call.word, sizeof(uint64_t)), call.caller.pe);
@@ -269,7 +271,8 @@ void CallEngine::start(const detail::CallSite& site, kernels::Word call) {
     symmetric(which, "the word", {call.word, call.bytes, pe, here});
   }
   if (by_host(site, call) || needs_no_kernel(site, call)) return;
-  launch(kernels::word_kernel(), kOneThread, call, site.stream);
+  launch(kernels::word_kernel(), is_order(which) || is_of_all(which) ? kOneWarp : kOneThread, call,
+         site.stream);
 }
 
 // Asks words of the host's first, as status() does: a look at the GPU's takes longer than the call.
