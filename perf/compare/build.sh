@@ -7,11 +7,12 @@
 #   perf/compare/build.sh OUT [NVSHMEM]    NVSHMEM: folder with include/ and lib/; default: the wheel
 #                                          nvidia-nvshmem-cu13 of python3
 #
-# Leaves OUT/nvshmem_side, OUT/start_up_nvshmem, OUT/collectives_nvshmem, OUT/streams_nvshmem and OUT/nvshmem_check. Those who run them find the wheel's libraries.
+# Leaves OUT/nvshmem_side, OUT/start_up_nvshmem, OUT/collectives_nvshmem, OUT/streams_nvshmem, OUT/nvshmem_check and
+# OUT/apps/ with the applications of perf/apps. Those who run them find the wheel's libraries.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-[ $# -ge 1 ] || { sed -n '4,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+[ $# -ge 1 ] || { sed -n '4,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 out=$1
 nvshmem=${2:-$(python3 -c '
 import importlib.util, sys
@@ -36,4 +37,8 @@ nvcc "${flags[@]}" perf/compare/nvshmem_side.cu "$out"/{options,report}.o -o "$o
 rm "$out"/{options,report}.o
 for program in perf/compare/{start_up,collectives,streams}_nvshmem.cu tests/gpu/clients/nvshmem_check.cu; do
   nvcc "${flags[@]}" "$program" -o "$out/$(basename "$program" .cu)" "${libraries[@]}"
+done
+mkdir -p "$out/apps"
+for program in perf/apps/{gups,moe,pages,stencil,transpose}.cu; do
+  nvcc "${flags[@]}" "$program" -o "$out/apps/$(basename "$program" .cu)" "${libraries[@]}"
 done
