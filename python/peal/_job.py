@@ -105,6 +105,8 @@ class Pe:
     def end(self):
         _tell_of_end()
         under_way = self.tickets.end()
+        if not self.device.is_gpu:
+            FUNCTIONS["stream_synchronize"](self.own_stream)  # of what arrives by it numpy's arrays keep the values, too
         self._destroy_streams()
         kept = _afterlife.keep(self.heap.exported())
         try:

@@ -16,12 +16,13 @@ from peal.errors import Error
 
 
 class Ticket:
-    """A call that was made with async_op=True. It is done in the order of its stream: on a CPU behind the calls that this PE
-    has made before it, and before those it makes later; on a GPU where `stream`, or the current one, has it.
+    """A call that was made with async_op=True. It is done in the order of its stream: on a GPU where `stream`, or the current
+    one, has it; on a CPU behind the transfers, signals, atomics, barriers and collective calls that this PE has made before,
+    and before those it makes later. Kernels, files and signal_wait() do not wait for it there.
 
     Until it is done nobody writes what it reads, nor reads what it writes. It may be dropped; the call goes on."""
 
-    def __init__(self, pe: Any, call: str, native: int, keep: tuple):
+    def __init__(self, pe: Any, call: str, native: int | None, keep: tuple):
         self._pe, self._call, self._native, self._keep = pe, call, native, keep
         self._lock = threading.Lock()
         self._users = 0  # calls of libpeal that have the native ticket
@@ -91,10 +92,16 @@ class Tickets:
 
     def begin(self, pe, call, name, arguments, stream, keep):
         """Gives peal_NAME to a stream. Answers the Ticket."""
-        must(call, name + "_on_stream", *arguments, stream)
-        made = Ticket(pe, call, answer(call, "ticket_create", stream), keep)
+        made = Ticket(pe, call, None, keep)
         with self._lock:
-            self._pending.append(made)
+            self._pending.append(made)  # first: an interrupt may come behind the call
+        try:
+            must(call, name + "_on_stream", *arguments, stream)
+        except Error:  # nothing was given to the stream
+            with self._lock:
+                self._pending.remove(made)
+            raise
+        made._native = answer(call, "ticket_create", stream)
         if len(self._pending) >= self._look_at:
             self.look()
         return made

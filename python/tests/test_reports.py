@@ -71,9 +71,9 @@ class Reports(Job):
     def test_an_end_waits_for_calls_under_way(self):
         self.assert_ends(run_text(2, """
             with peal.job():
-                inbox = peal.zeros(4, np.int32)
+                inbox, source = peal.zeros(4, np.int32), peal.full(4, peal.my_pe(), np.int32)
                 view = np.from_dlpack(inbox)
-                ticket = peal.put(inbox, np.full(4, peal.my_pe(), np.int32), 1 - peal.my_pe(), async_op=True)
+                ticket = peal.get(inbox, source, 1 - peal.my_pe(), async_op=True)
             print(view.tolist(), ticket.done())
             try:
                 ticket.wait()
@@ -84,8 +84,8 @@ class Reports(Job):
                 ticket.wait()
             except peal.Error as error:
                 print(error)
-            """), 0, r"\[0\] .1, 1, 1, 1. True", r"\[1\] .0, 0, 0, 0. True", "peal.put: this PE has ended by peal.finalize",
-            "peal.put: the ticket is of a job that has ended; wait for it before")
+            """), 0, r"\[0\] .1, 1, 1, 1. True", r"\[1\] .0, 0, 0, 0. True", "peal.get: this PE has ended by peal.finalize",
+            "peal.get: the ticket is of a job that has ended; wait for it before")
 
 
 class Memory(Job):
