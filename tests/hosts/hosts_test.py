@@ -56,6 +56,7 @@ JOBS = [
     ("123", "all_to_all", "", "ok"),
     ("123", "halo", "", "ok"),
     ("1223", "ring", "", "ok"),
+    ("112233", "scale_pe", "3", '"pes": 6, '),
     ("12", "rma_mptest_program", "RmaBy/0.Puts*:RmaBy/8.Puts*:Rma.*", "8 tests"),
     ("12", "atomics_mptest_program", "AtomicsOn/0.Every*:AtomicsOn/3.Every*:AtomicsOnReals*", "8 tests"),
     ("12", "signal_mptest_program", "PutSignalBy/0.*:PutSignalBy/8.AddFollowsTheData:WaitOn/*:WaitSets*", "10 tests"),
