@@ -196,6 +196,15 @@ void Contexts::finish(const ContextOwner& context) const {
       RunClock::now() + dependencies_.config.bootstrap_timeout);
 }
 
+void Contexts::finish_all() const {
+  const ContextTable& table = dependencies_.table;
+  const uint64_t taken = table.taken();
+  for (uint32_t slot = 0; slot < kMaxContexts; ++slot) {
+    const auto context = (taken >> slot & 1) != 0 ? table.at(slot) : nullptr;
+    if (context != nullptr) finish(*context);
+  }
+}
+
 // Which links a context has from the start. Who owns a queue does not look at what the host
 // changes: it finds all connected. While a kernel of a GPU waits for a link, CUDA may load another
 // kernel, and holds up the copies that make the link until the first one ends: jobs of a size that

@@ -51,6 +51,9 @@ class Contexts {
   /// Takes its flags out of the heap, which is not in use yet.
   explicit Contexts(const Dependencies& dependencies);
 
+  /// Waits until the NIC has executed what kernels have posted on any context, or given it up. Ends
+  /// with the waits of kernels, and after PEAL_BOOTSTRAP_TIMEOUT. For a time without kernels.
+  void finish_all() const;
   /// Calls `look` with each context that is about to be destroyed; must not use the table.
   void before_drop(std::function<void(const ContextOwner&)> look) {
     before_drop_ = std::move(look);

@@ -158,6 +158,9 @@ void Runtime::Parts::end(const Departure& how) {
   if (group.lost_pes().empty()) failures.close();
   end_flight();
   if (fabric.checks) fabric.checks->warn_if_unused();
+  // A network may lose the word that a peer still waits for, and the NIC sends it again: nobody is
+  // to hear before that this PE has left.
+  if (how.in_order()) context_parts->contexts.finish_all();
   group.leave(how, [this] { say_who_is_missing(); });
   if (how.in_order()) {
     // While its peers' queues are there.

@@ -26,6 +26,7 @@ import image
 import kernel
 import matrix
 import namespaces
+import weather
 
 SETTINGS = {
     "PEAL_HEAP_SIZE": "16M",
@@ -185,10 +186,10 @@ def outlive_a_short_cut(machines):
     finish(machines, [machines.start(1, "rm /run/last_round")])  # before the next job looks for it
 
 
-def lose_the_network_between_two_hosts(machines):
-    """Each side takes the other's PEs for lost, names them, and goes on without them."""
-    pes = in_rounds(machines, "112", {"PEAL_HOST_TIMEOUT": f"{SILENCE_SECONDS}s"})
-    machines.network.cut(1, 2)
+def lose_the_network_between(machines, other):
+    """Host 1 and the other one: each side takes the other's PEs for lost, names them, and goes on without them."""
+    pes = in_rounds(machines, f"11{other}", {"PEAL_HOST_TIMEOUT": f"{SILENCE_SECONDS}s"})
+    machines.network.cut(1, other)
     machines.wait(lambda: all("lost: " in pe.text() or pe.status is not None for pe in pes),
                   SILENCE_SECONDS + SLOW_SECONDS, "all hear of the cut")
     finish(machines, pes)
@@ -215,7 +216,7 @@ LOSSES = {
     "hear_of_an_abort": hear_of_an_abort,
     "lose_a_pe_of_another_host": lose_a_pe_of_another_host,
     "outlive_a_short_cut": outlive_a_short_cut,
-    "lose_the_network_between_two_hosts": lose_the_network_between_two_hosts,
+    "lose_the_network_between_two_hosts": lambda machines: lose_the_network_between(machines, 2),
     "lose_a_host": lose_a_host,  # the last one, for good
 }
 
@@ -229,6 +230,9 @@ def cases(inside):
         yield name, lambda machines, job=job, links=links: run_lazily(machines, *job, links=links)
     if not inside:
         yield from matrix.cases(require, run, start, finish)
+        yield from weather.cases(require, run)
+        yield ("lose_the_network_between_rxe_and_softnic",
+               lambda machines: lose_the_network_between(machines, matrix.SOFT))
     yield from LOSSES.items()
 
 

@@ -3,14 +3,30 @@
 
 qemu sends each frame with its length before it (4 bytes, big-endian). The card of host n has the address 52:54:0:0:0:n,
 so that the switch has nothing to learn. As any switch it drops a frame when the way out is full, and those between two
-hosts from cut() to heal().
+hosts from cut() to heal(). In bad weather, until heal(), it loses, doubles, delays and reorders frames by chance, as
+netem does.
 """
 import collections
+import dataclasses
+import heapq
+import itertools
+import random
 import selectors
 import socket
 import threading
+import time
 
 FULL = 4 << 20  # bytes on their way to one host
+
+
+@dataclasses.dataclass(frozen=True)
+class Weather:
+    """Shares of frames, and seconds that all of them take, or those that others overtake."""
+    lost: float = 0
+    doubled: float = 0
+    delay: float = 0
+    late: float = 0
+    late_by: float = 0
 
 
 class Port:
@@ -62,6 +78,11 @@ class Network:
         self.ports = {number: Port(number) for number in range(1, hosts + 1)}
         self.cuts = frozenset()
         self.dropped = 0  # frames between hosts that are cut off from each other, since cut()
+        self.weather = Weather()
+        self.hit = collections.Counter()  # frames, by what became of them
+        self.chance = random.Random(1)
+        self.delayed = []  # a heap: when they are due, their number, the frame, the way out
+        self.numbers = itertools.count()
         self.wake, self.woken = socket.socketpair()
         self.thread = threading.Thread(target=self.carry, daemon=True)
 
@@ -79,8 +100,13 @@ class Network:
         self.dropped = 0
         self.cuts = self.cuts | {frozenset((one, other))}
 
+    def worsen(self, weather):
+        self.hit.clear()
+        self.weather = weather
+
     def heal(self):
         self.cuts = frozenset()
+        self.weather = Weather()
 
     def carry(self):
         with selectors.DefaultSelector() as waits:
@@ -88,10 +114,12 @@ class Network:
             for port in self.ports.values():
                 waits.register(port.ours, selectors.EVENT_READ, port)
             while True:
-                for key, events in waits.select():
+                rest = max(0, self.delayed[0][0] - time.monotonic()) if self.delayed else None
+                for key, events in waits.select(rest):
                     if key.data is None:
                         return
                     self.serve(key.data, events, waits)
+                self.send_delayed(waits)
 
     def serve(self, port, events, waits):
         try:
@@ -107,6 +135,9 @@ class Network:
         port.heard += heard or b""
         for frame in port.frames():
             self.forward(port, frame)
+        self.watch(waits)
+
+    def watch(self, waits):
         for other in self.ports.values():
             waits.modify(other.ours, selectors.EVENT_READ | (selectors.EVENT_WRITE if other.waiting else 0), other)
 
@@ -117,7 +148,39 @@ class Network:
                 if frozenset((port.number, other.number)) in self.cuts:
                     self.dropped += 1
                     continue
-                try:
-                    other.send(frame)
-                except OSError:
-                    pass  # powered off: its own end tells, above
+                self.weather_to(other, frame)
+
+    def weather_to(self, other, frame):
+        weather = self.weather
+        if weather == Weather():
+            return self.send(other, frame)
+        if self.chance.random() < weather.lost:
+            self.hit["lost"] += 1
+            return None
+        copies = 1
+        if self.chance.random() < weather.doubled:
+            self.hit["doubled"] += 1
+            copies = 2
+        for _ in range(copies):
+            late = self.chance.random() < weather.late
+            self.hit["late"] += late
+            due = time.monotonic() + weather.delay + (weather.late_by if late else 0)
+            heapq.heappush(self.delayed, (due, next(self.numbers), frame, other))
+        return None
+
+    def send_delayed(self, waits):
+        sent = False
+        while self.delayed and self.delayed[0][0] <= time.monotonic():
+            _, _, frame, other = heapq.heappop(self.delayed)
+            sent = True
+            if other.number in self.ports:
+                self.send(other, frame)
+        if sent:
+            self.watch(waits)
+
+    @staticmethod
+    def send(other, frame):
+        try:
+            other.send(frame)
+        except OSError:
+            pass  # powered off: its own end tells, above
