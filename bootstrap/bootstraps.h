@@ -124,6 +124,12 @@ UniqueId make_unique_id(const std::string& address = "127.0.0.1", std::uint16_t 
 /// rank that did.
 std::unique_ptr<Bootstrap> make_tcp(const UniqueId& id, int rank, int size, Deadline deadline);
 
+/// The same for ranks that meet once more under the id of an earlier job, of which some rank has
+/// died. Who is turned away, because rank 0 is in the earlier job yet or because a rank died while
+/// they met, comes again until the deadline has passed.
+std::unique_ptr<Bootstrap> make_tcp_again(const UniqueId& id, int rank, int size,
+                                          Deadline deadline);
+
 /// The same as rank 0, with a listener that is already open.
 std::unique_ptr<Bootstrap> make_tcp(TcpRoot root, int size, Deadline deadline);
 

@@ -157,19 +157,21 @@ void Door::judge(Caller caller) {
     bytes.insert(bytes.begin(), proof.begin(), proof.end());
     say(caller.socket, bytes);
   };
-  const auto refuse = [&](const std::string& why) {
-    answer(make_failure(ErrorCode::kInvalidArgument, why));
+  const auto refuse = [&](ErrorCode code, const std::string& why) {
+    answer(make_failure(code, why));
   };
   if (hello.size != size_) {
-    return refuse(fmt::format("rank {} joins a job of {}, but rank 0's job has {} ranks",
+    return refuse(ErrorCode::kInvalidArgument,
+                  fmt::format("rank {} joins a job of {}, but rank 0's job has {} ranks",
                               hello.rank, hello.size, size_));
   }
   if (hello.rank == 0 || hello.rank >= size_ || peers_.empty() || peers_[hello.rank]) {
     if (hello.rank < size_) claimed_twice_.insert(static_cast<int>(hello.rank));
-    return refuse(fmt::format(
-        "rank {} of {} is taken: another process joined with the same number; each PE needs its "
-        "own (PEAL_TCP_RANK)",
-        hello.rank, size_));
+    return refuse(ErrorCode::kConfiguration,
+                  fmt::format("rank {} of {} is taken: another process joined with the same "
+                              "number; each PE needs its "
+                              "own (PEAL_TCP_RANK)",
+                              hello.rank, size_));
   }
   send_at_once(caller.socket);
   // The caller's own deadline runs: tell it that rank 0 is here and waits for others.

@@ -173,6 +173,13 @@ JoinPlan by_launcher(const Environment& its) {
   return {};
 }
 
+std::unique_ptr<Bootstrap> join_tcp(const Config& config, const JoinPlan& launch,
+                                    Deadline deadline) {
+  const UniqueId id = UniqueId::from_string(config.tcp_id, kTcpId);
+  if (config.tcp_restart > 0) return make_tcp_again(id, launch.rank, launch.size, deadline);
+  return make_tcp(id, launch.rank, launch.size, deadline);
+}
+
 }  // namespace
 
 JoinPlan choose_launch(const Config& config) {
@@ -244,8 +251,7 @@ std::unique_ptr<Bootstrap> make_launched(const Config& config) {
       group = make_torchrun(TorchJob::from(config.launcher), deadline);
       break;
     case BootstrapKind::kTcp:
-      group = make_tcp(UniqueId::from_string(config.tcp_id, kTcpId), launch.rank, launch.size,
-                       deadline);
+      group = join_tcp(config, launch, deadline);
       break;
     case BootstrapKind::kAuto:
     case BootstrapKind::kSingle:

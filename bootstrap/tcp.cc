@@ -9,10 +9,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -31,6 +33,7 @@ namespace {
 // Of 16 bytes, of 4 or 16, and of 2.
 constexpr std::size_t kDigits = 44;
 constexpr std::size_t kDigitsOfIpv6 = 68;
+constexpr std::chrono::milliseconds kComeAgain{20};
 
 int nibble(char digit) {
   if (digit >= '0' && digit <= '9') return digit - '0';
@@ -187,6 +190,23 @@ std::unique_ptr<Bootstrap> make_tcp(const UniqueId& id, int rank, int size, Dead
   }
   if (rank == 0) return make_tcp(TcpRoot(id), size, deadline);
   return join({&id, 1}, {.rank = rank, .size = size, .deadline = deadline});
+}
+
+std::unique_ptr<Bootstrap> make_tcp_again(const UniqueId& id, int rank, int size,
+                                          Deadline deadline) {
+  const TimePoint until = Clock::now() + deadline;
+  for (;;) {
+    try {
+      return make_tcp(id, rank, size, deadline);
+    } catch (const Error& error) {
+      // kConfiguration: rank 0 is in the earlier job and holds this rank for taken. kPeerLost: it
+      // leaves that job, or a process that came has died.
+      const bool later =
+          error.code() == ErrorCode::kConfiguration || error.code() == ErrorCode::kPeerLost;
+      if (!later || Clock::now() >= until) throw;
+    }
+    std::this_thread::sleep_for(kComeAgain);
+  }
 }
 
 }  // namespace peal::bootstrap

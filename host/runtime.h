@@ -322,6 +322,16 @@ class Runtime {
   /// lost_pes(). What is masked once stays masked.
   void mask(const std::vector<int>& pes);
 
+  /// Begins anew with a process in the place of each PE that has ended, masked ones too. Collective
+  /// among the PEs that live; each new process starts as any PE does. `meet` answers the group in
+  /// which all of them, as many as before and under the same numbers, come together; peal::rejoin()
+  /// passes the one of peal-run. It is called once this PE's part in the job so far has ended: what
+  /// the heap held is gone, as are contexts, teams and windows, which the program must hold no
+  /// more. No kernel may be running on this PE. Throws kInvalidArgument, and the job stays as it
+  /// was, where no PE has ended; what `meet` throws, and what a start does (kPeerLost where one
+  /// more PE ends meanwhile): then this may be called again, and nothing else.
+  void rejoin(const std::function<std::unique_ptr<Bootstrap>(const Config&)>& meet);
+
   /// Ends every wait of every kernel on every context, on all PEs, with kAborted; their failure()
   /// says which PE called and why. Not collective, never blocks, works when a PE is dead, harms
   /// nothing: kernels end because their waits do. An aborted context stays so until recover();
@@ -351,7 +361,9 @@ class Runtime {
   Parts& parts(const char* call = __builtin_FUNCTION()) const;
   void leave(std::unique_ptr<Parts> ending) const noexcept;
 
+  struct Beginning;
   std::unique_ptr<Parts> parts_;
+  std::shared_ptr<const Beginning> again_;       // of a rejoin() that is to be repeated
   int exceptions_ = std::uncaught_exceptions();  // at construction: one more ends it
 };
 

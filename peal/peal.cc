@@ -3,12 +3,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <memory>
 
 #include "bootstrap/borrowed.h"
 #include "bootstrap/simulated.h"
+#include "host/base/error.h"
 #include "host/runtime/main_frame.h"
 #include "simt/simulation/simulation.h"
 
@@ -21,6 +23,19 @@ Runtime start(const Config& config, Target target) {
 }
 
 Runtime start(Target target) { return start(Config::from_environment(environ), target); }
+
+void rejoin(Runtime& runtime) {
+  if (bootstrap::choose_launch(runtime.config()).kind != BootstrapKind::kTcp) {
+    fail(ErrorCode::kUnsupported,
+         "rejoin: this job was not started by peal-run or PEAL_TCP_ID, and its launcher does not "
+         "replace processes: start it by peal-run --restart N, or pass Runtime::rejoin() a group");
+  }
+  runtime.rejoin([](const Config& config) {
+    Config again = config;
+    again.tcp_restart = std::max(1, again.tcp_restart);
+    return bootstrap::make_launched(again);
+  });
+}
 
 Runtime join(Bootstrap& group, Target target) {
   return join(group, Config::from_environment(environ), target);

@@ -32,6 +32,10 @@ Runtime start(Target target = PEAL_TARGET);
 /// The same with a configuration at hand.
 Runtime start(const Config& config, Target target = PEAL_TARGET);
 
+/// Runtime::rejoin() in a job of peal-run --restart, or of PEAL_TCP_ID: waits for the new processes
+/// until PEAL_BOOTSTRAP_TIMEOUT. Throws kUnsupported in a job that was started otherwise.
+void rejoin(Runtime& runtime);
+
 /// One PE of a group that is there already: of bootstrap::run_threads, run_processes or the user's
 /// own. `group` must outlive the Runtime.
 Runtime join(Bootstrap& group, Target target = PEAL_TARGET);

@@ -54,6 +54,7 @@ class Agent {
     Member(const StartCommand& command, int input) : pe(command, input) {}
     LaunchedPe pe;
     bool told = false;  // the head knows how it ended
+    int restarts = 0;   // processes that were this PE before
   };
 
   void step() {
@@ -120,6 +121,7 @@ class Agent {
   void start(const std::string& id) {
     if (ending_) return;
     started_ = true;
+    job_ = id;
     // First, so that one of the user's counts. CUDA on a CPU: programs take devices for PEs.
     if (std::getenv(kDevices) == nullptr) {
       auto& environment = share_.command.environment;
@@ -127,12 +129,7 @@ class Agent {
     }
     try {
       for (int i = 0; i < share_.count; ++i) {
-        StartCommand command = share_.command;
-        const int rank = share_.first + i;
-        command.environment.insert(command.environment.end(),
-                                   {"PEAL_TCP_ID=" + id, fmt::format("PEAL_TCP_RANK={}", rank),
-                                    fmt::format("PEAL_TCP_SIZE={}", share_.size)});
-        pes_.push_back(std::make_unique<Member>(command, rank == 0 ? input_ : -1));
+        pes_.push_back(make_member(share_.first + i, 0));
       }
       complain();
     } catch (const CannotStart& error) {
@@ -140,6 +137,18 @@ class Agent {
     } catch (const Error& error) {
       refuse(1, error.what());
     }
+  }
+
+  // The process of `rank` after `restarts` others.
+  std::unique_ptr<Member> make_member(int rank, int restarts) const {
+    StartCommand command = share_.command;
+    command.environment.insert(command.environment.end(),
+                               {"PEAL_TCP_ID=" + job_, fmt::format("PEAL_TCP_RANK={}", rank),
+                                fmt::format("PEAL_TCP_SIZE={}", share_.size),
+                                fmt::format("PEAL_TCP_RESTART={}", restarts)});
+    auto member = std::make_unique<Member>(command, rank == 0 ? input_ : -1);
+    member->restarts = restarts;
+    return member;
   }
 
   void complain() const {
@@ -172,12 +181,27 @@ class Agent {
     if (!status) return;
     hand_on(index, Note::kOutput, one.pe.output);
     hand_on(index, Note::kErrors, one.pe.errors);
+    if (*status != 0 && !ending_ && one.restarts < share_.restarts) return replace(index, *status);
     channel_.send({Note::kExited, rank_of(index),
                    pack({std::to_string(one.pe.pid()), std::to_string(*status)})});
     one.told = true;
     // Who it has started may hold its pipes open for ever.
     if (std::ranges::all_of(pes_, [](const auto& other) { return other->told; }) && !kill_) {
       kill_ = Clock::now() + share_.grace;
+    }
+  }
+
+  void replace(std::size_t index, int status) {
+    const int restarts = pes_[index]->restarts + 1;
+    channel_.send({Note::kRestarted, rank_of(index),
+                   pack({std::to_string(pes_[index]->pe.pid()), std::to_string(status),
+                         std::to_string(restarts)})});
+    try {
+      pes_[index] = make_member(static_cast<int>(rank_of(index)), restarts);
+    } catch (const CannotStart& error) {
+      refuse(error.exit_code, error.why);
+    } catch (const Error& error) {
+      refuse(1, error.what());
     }
   }
 
@@ -212,6 +236,7 @@ class Agent {
   int input_;
   PeRange share_;
   std::optional<bootstrap::ReservedId> id_;
+  std::string job_;  // its id
   std::vector<std::unique_ptr<Member>> pes_;
   bool connected_ = true;
   bool started_ = false;
@@ -224,23 +249,24 @@ class Agent {
 
 std::string PeRange::to_bytes() const {
   return pack({std::to_string(first), std::to_string(count), std::to_string(size),
-               std::to_string(grace.count()), interface, command.folder,
+               std::to_string(grace.count()), std::to_string(restarts), interface, command.folder,
                command.terminal ? "pty" : "", pack(command.argv), pack(command.environment)});
 }
 
 PeRange PeRange::from_bytes(const std::string& bytes) {
   const std::vector<std::string> texts = unpack(bytes);
-  if (texts.size() != 9) fail(ErrorCode::kInternal, "peal-run: a share of {} texts", texts.size());
+  if (texts.size() != 10) fail(ErrorCode::kInternal, "peal-run: a share of {} texts", texts.size());
   PeRange share;
   share.first = std::stoi(texts[0]);
   share.count = std::stoi(texts[1]);
   share.size = std::stoi(texts[2]);
   share.grace = std::chrono::milliseconds(std::stoll(texts[3]));
-  share.interface = texts[4];
-  share.command = {.argv = unpack(texts[7]),
-                   .environment = unpack(texts[8]),
-                   .folder = texts[5],
-                   .terminal = !texts[6].empty()};
+  share.restarts = std::stoi(texts[4]);
+  share.interface = texts[5];
+  share.command = {.argv = unpack(texts[8]),
+                   .environment = unpack(texts[9]),
+                   .folder = texts[6],
+                   .terminal = !texts[7].empty()};
   return share;
 }
 

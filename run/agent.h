@@ -19,6 +19,7 @@ struct PeRange {
   int count = 0;
   int size = 0;
   std::chrono::milliseconds grace{0};  // from SIGTERM to SIGKILL
+  int restarts = 0;                    // of each PE that fails
   std::string interface;               // where PE 0 listens (find_address)
   StartCommand command;
 

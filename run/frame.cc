@@ -88,7 +88,7 @@ std::optional<Frame> FrameStream::next() {
   Head head;
   if (read_.size() < sizeof head) return std::nullopt;
   std::memcpy(&head, read_.view().data(), sizeof head);
-  if (head.note < 1 || head.note > static_cast<std::uint32_t>(Note::kExited) ||
+  if (head.note < 1 || head.note > static_cast<std::uint32_t>(Note::kRestarted) ||
       head.bytes > kLongest) {
     fail(ErrorCode::kInternal, "peal-run: a frame of unknown kind {}", head.note);
   }

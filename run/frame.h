@@ -5,12 +5,13 @@
 // input and output.
 //
 //   head                          agent
-//    | <- "peal-run agent 1\n" --  |      what a login shell prints before is passed over
+//    | <- "peal-run agent 2\n" --  |      what a login shell prints before is passed over
 //    | -- kPrepare (PeRange) ----->  |
 //    | <- kReady (id) -----------  |      the agent of PE 0 makes the job's id
 //    | -- kStart (id) ---------->  |      once all are ready
 //    | <- kOutput, kErrors ------  |      whole lines of one PE
 //    | <- kExited (status) ------  |      a PE's process has ended, after its output
+//    | <- kRestarted (status) ---  |      the same, and another has taken its place
 //    | -- kSignal, kEnd -------->  |
 //    | <- end of the stream -----  |      all PEs have ended; the other way round: end them
 #pragma once
@@ -27,7 +28,7 @@
 
 namespace peal::run {
 
-inline constexpr std::string_view kGreeting = "peal-run agent 1\n";
+inline constexpr std::string_view kGreeting = "peal-run agent 2\n";
 
 enum class Note : std::uint32_t {
   kPrepare = 1,
@@ -38,7 +39,8 @@ enum class Note : std::uint32_t {
   kRefused,  // number: the exit code for it; bytes: why
   kOutput,   // number: the PE
   kErrors,
-  kExited,  // number: the PE; bytes: pid and wait status
+  kExited,     // number: the PE; bytes: pid and wait status
+  kRestarted,  // the same, and how many processes have taken its place so far
 };
 
 struct Frame {

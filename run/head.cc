@@ -131,6 +131,7 @@ class HeadOfJob {
                   .count = agent.host().pes,
                   .size = options_.size(),
                   .grace = options_.grace,
+                  .restarts = options_.restarts,
                   .interface = options_.interface,
                   .command = {.argv = options_.argv,
                               .environment = options_.exports,
@@ -157,6 +158,8 @@ class HeadOfJob {
         return errors_.add(prefix_of(frame.number), frame.bytes);
       case Note::kExited:
         return bury(agent, frame);
+      case Note::kRestarted:
+        return tell_of_restart(agent, frame);
       default:
         fail(ErrorCode::kInternal, "peal-run: an agent sent a head's frame");
     }
@@ -190,6 +193,13 @@ class HeadOfJob {
     }
     if (!failure_) failure_ = code;
     if (!options_.keep_going) stop(code);
+  }
+
+  void tell_of_restart(const RemoteAgent& agent, const Frame& frame) {
+    const std::vector<std::string> texts = unpack(frame.bytes);
+    say("PE {} of {} ({}, pid {}) {}; started again ({} of {} times)", frame.number,
+        options_.size(), agent.where(), texts.at(0), how_it_ended(std::stoi(texts.at(1))),
+        texts.at(2), options_.restarts);
   }
 
   void complain(RemoteAgent& agent) {

@@ -28,6 +28,7 @@ constexpr const char* kAbout =
 constexpr const char* kShell =
     "ssh -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=15";
 constexpr int kMostPes = 65536;
+constexpr int kMostRestarts = 1000;
 
 [[noreturn]] void refuse(const std::string& why) { throw EarlyExit{2, "peal-run: " + why + "\n"}; }
 
@@ -97,7 +98,7 @@ std::string current_folder(const std::vector<Host>& hosts) {
 void rename_np(std::vector<std::string>& arguments) {
   const std::set<std::string> kWithValue = {"-n",       "--np",         "--pes",       "--hosts",
                                             "--rsh",    "--agent-path", "--interface", "-x",
-                                            "--export", "--grace",      "--input"};
+                                            "--export", "--grace",      "--input",     "--restart"};
   for (std::size_t i = 0; i < arguments.size() && arguments[i].starts_with('-'); ++i) {
     if (arguments[i] == "-np") arguments[i] = "--np";
     if (kWithValue.contains(arguments[i])) ++i;
@@ -106,7 +107,8 @@ void rename_np(std::vector<std::string>& arguments) {
 
 // peal's own settings and what is asked for by name. The PEs' places in the job are peal-run's.
 std::vector<std::string> read_exports(const std::vector<std::string>& asked, char** environment) {
-  static const std::set<std::string> kOwn = {"PEAL_TCP_ID", "PEAL_TCP_RANK", "PEAL_TCP_SIZE"};
+  static const std::set<std::string> kOwn = {"PEAL_TCP_ID", "PEAL_TCP_RANK", "PEAL_TCP_RESTART",
+                                             "PEAL_TCP_SIZE"};
   std::map<std::string, std::string> there;
   for (; environment != nullptr && *environment != nullptr; ++environment) {
     const std::string entry = *environment;
@@ -173,6 +175,9 @@ void declare(CLI::App& app, Raw& raw, Options& options) {
   app.add_flag("--no-pty", raw.pipe,
                "standard output of a PE is a pipe, which programs fill before they write");
   app.add_flag("--keep-going", options.keep_going, "let the others run on when a PE fails");
+  app.add_option("--restart", options.restarts,
+                 "start a PE that fails again, N times at most; the others rejoin()")
+      ->type_name("N");
   app.add_option("--grace", raw.grace, "time from SIGTERM to SIGKILL")
       ->type_name("TIME")
       ->capture_default_str();
@@ -212,6 +217,9 @@ Options read_options(int argc, char** argv, char** environment) {
   }
   if (app.count("-n") > 0 && (raw.pes < 1 || raw.pes > kMostPes)) {
     refuse(fmt::format("-n {}: 1 to {} PEs", raw.pes, kMostPes));
+  }
+  if (options.restarts < 0 || options.restarts > kMostRestarts) {
+    refuse(fmt::format("--restart {}: 0 to {} times", options.restarts, kMostRestarts));
   }
   options.hosts = read_hosts(raw.hosts, raw.pes);
   options.shell = split(raw.shell, " ");

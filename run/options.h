@@ -30,6 +30,7 @@ struct Options {
   bool prefix = true;
   bool terminal = true;  // standard output of a PE is one
   bool keep_going = false;
+  int restarts = 0;       // of each PE that fails
   bool be_agent = false;  // started by another peal-run; what follows is for that
   int input = -1;         // descriptor that PE 0 reads
 

@@ -58,6 +58,8 @@ using Microseconds = std::chrono::microseconds;
   X(std::string, tcp_id, "PEAL_TCP_ID", "", Secret{}, "unique id of a job started over tcp")       \
   X(int, tcp_rank, "PEAL_TCP_RANK", "0", (Count{0, 65535}), "rank of this PE in a tcp job")        \
   X(int, tcp_size, "PEAL_TCP_SIZE", "1", (Count{1, 65536}), "number of PEs in a tcp job")          \
+  X(int, tcp_restart, "PEAL_TCP_RESTART", "0", (Count{0, 65536}),                                  \
+    "how often this PE's process has been replaced; above 0 it joins a job that runs already")     \
   X(std::string, tcp_interface, "PEAL_TCP_INTERFACE", "", Text{},                                  \
     "rank 0's interface or address, where jobs by pmix, pmi, NVSHMEM's id meet; empty = found")    \
   X(std::string, interface, "PEAL_INTERFACE", "", Text{},                                          \

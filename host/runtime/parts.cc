@@ -175,6 +175,12 @@ void Runtime::Parts::end(const Departure& how) {
   }
 }
 
+void Runtime::Parts::let_go() {
+  services->calls.finish();
+  if (ended.exchange(true)) return;
+  end_flight();
+}
+
 Runtime::Parts::~Parts() {
   process_end.reset();
   end_and_say({});

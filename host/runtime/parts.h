@@ -54,7 +54,10 @@ struct Runtime::Parts {
   /// for what kernels and streams still do, and for the others' end. Throws kPeerLost, kTimeout;
   /// kSystem for a failure that nobody has been told of.
   void end(const Departure& how);
-  /// The same; says what it would throw, and answers false then.
+  /// Ends this PE's part in a job that has lost a PE, for rejoin(): tells nobody, waits for what
+  /// streams still do.
+  void let_go();
+  /// The same as end(); says what it would throw, and answers false then.
   bool end_and_say(const Departure& how) noexcept;
   /// Prints what PEAL_INFO asks for.
   void report() const;

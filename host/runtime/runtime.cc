@@ -11,6 +11,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/patience.h"
 #include "host/base/error.h"
 #include "host/job/together.h"
 #include "host/nvtx/range.h"
@@ -75,6 +76,12 @@ int far_that_answers(const LiveGroup& group, const std::vector<int>& pes) {
 
 }  // namespace
 
+// What a start needs, while there are no parts.
+struct Runtime::Beginning {
+  Config config;
+  Target target;
+};
+
 Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Target target) {
   const nvtx::Range range("peal: start");
   parts_ = std::make_unique<Parts>(std::move(bootstrap), config, target);
@@ -86,6 +93,7 @@ Runtime::~Runtime() { leave(std::move(parts_)); }
 Runtime::Runtime(Runtime&&) noexcept = default;
 Runtime& Runtime::operator=(Runtime&& other) noexcept {
   std::unique_ptr<Parts> old = std::exchange(parts_, std::move(other.parts_));
+  again_ = std::move(other.again_);
   leave(std::move(old));
   return *this;
 }
@@ -112,7 +120,9 @@ void Runtime::require(const char* call) const { parts(call); }
 
 int Runtime::my_pe() const { return parts().job.group.rank(); }
 int Runtime::n_pes() const { return parts().job.group.size(); }
-const Config& Runtime::config() const { return parts().job.config; }
+const Config& Runtime::config() const {
+  return again_ == nullptr ? parts().job.config : again_->config;
+}
 Target Runtime::target() const { return parts().job.target; }
 
 void* Runtime::malloc(size_t bytes, HeapKind kind) {
@@ -309,6 +319,29 @@ void Runtime::mask(const std::vector<int>& pes) {
   if (group.masked_pes().empty()) return;
   parts().context_parts->contexts.leave_masked_out();
   recover();
+}
+
+void Runtime::rejoin(const std::function<std::unique_ptr<Bootstrap>(const Config&)>& meet) {
+  const nvtx::Range range("peal: rejoin");
+  if (again_ == nullptr) {
+    Parts& now = parts();
+    const LiveGroup& group = now.job.group;
+    const auto somebody_ended = [&] {
+      return !group.lost_pes().empty() || !group.masked_pes().empty();
+    };
+    peal::wait_until(somebody_ended, std::chrono::steady_clock::now() + kUntilNoticed);
+    if (!somebody_ended()) {
+      fail(ErrorCode::kInvalidArgument,
+           "rejoin: all {} PEs live, and none is to be replaced: end a process first",
+           group.size());
+    }
+    again_ = std::make_shared<const Beginning>(Beginning{now.job.config, now.job.target});
+    now.let_go();
+    parts_.reset();
+  }
+  parts_ = std::make_unique<Parts>(meet(again_->config), again_->config, again_->target);
+  again_.reset();
+  parts().job.group.name_calls("");
 }
 
 void Runtime::set_p2p_faults(std::string_view plan) {

@@ -55,6 +55,17 @@ for (;;) {
 ctx = runtime.context();                // and the values of other contexts
 }
 
+inline void replacement(peal::Runtime& runtime) {
+for (;;) {
+  try {
+    peal::rejoin(runtime);              // instead of mask(), or after it
+    break;
+  } catch (const peal::Error& e) {
+    if (e.code() != peal::ErrorCode::kPeerLost) throw;   // one more has ended meanwhile
+  }
+}
+}
+
 inline void faults(peal::Runtime& runtime) {
 runtime.set_p2p_faults("pe=1 signal=* fault=delay ms=5");
 }

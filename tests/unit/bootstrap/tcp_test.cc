@@ -370,7 +370,7 @@ TEST(MakeTcp, RefusesASecondOwnerOfARank) {
   const Error error = with_more_time(attempt, [&](const Error& of) {
     return contains(of, "rank 2 of 3 did not join") && contains(refused, "is taken");
   });
-  EXPECT_EQ(refused.code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(refused.code(), ErrorCode::kConfiguration);
   EXPECT_TRUE(contains(refused, "rank 1 of 3 is taken")) << refused.what();
   // The twin stayed in, rank 2 never came: the owner of the numbers hears of both.
   EXPECT_TRUE(contains(error, "rank 2 of 3 did not join")) << error.what();
@@ -388,7 +388,7 @@ TEST(MakeTcp, RefusesASecondOwnerOfARankWhileTheJobRuns) {
         group.barrier();
         if (group.rank() == 1) {
           const Error refused = join(id, 1, 2, kPatient);
-          EXPECT_EQ(refused.code(), ErrorCode::kInvalidArgument);
+          EXPECT_EQ(refused.code(), ErrorCode::kConfiguration);
           EXPECT_TRUE(contains(refused, "rank 1 of 2 is taken: another process")) << refused.what();
           const Error second_root = join(id, 0, 2, kPatient);
           EXPECT_TRUE(contains(second_root, "a second rank 0 of this job")) << second_root.what();

@@ -1,0 +1,73 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# rejoin_test.sh <peal-run> <rejoin>: PEs die, peal-run starts new processes in their places, and all go on together.
+set -u
+run=$(realpath "$1")
+program=$(realpath "$2")
+folder=$(mktemp -d) || exit 2
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 2
+unset TEST_PREMATURE_EXIT_FILE
+export PEAL_HEAP_SIZE=4M PEAL_TIMEOUT=120s
+failures=0
+
+fail() {
+  echo "$*"
+  failures=$((failures + 1))
+}
+# job <exit code> <arguments of peal-run>: output in out and err; more than 200 s are a hang.
+job() {
+  local wanted=$1 code
+  shift
+  timeout --kill-after=5 200 "$run" "$@" >out 2>err
+  code=$?
+  [ $code = "$wanted" ] || fail "peal-run $*: exit code $code, not $wanted; out: $(cat out) err: $(cat err)"
+}
+says() { grep -qF -- "$1" err || fail "stderr lacks '$1': $(cat err)"; }
+# right <generation> <PEs>: so many PEs verified it.
+right() {
+  local count
+  count=$(grep -c "generation $1 is right" out)
+  [ "$count" = "$2" ] || fail "generation $1 was verified by $count PEs, not $2: $(cat out err)"
+}
+
+for way in p2p ibgda; do
+  export PEAL_TRANSPORT=$way
+  # Any PE may be replaced, PE 0 too, at whose socket all meet; one number twice.
+  job 0 -n 3 --restart 2 "$program" kernel 1 0 1
+  for generation in 1 2 3 4; do right $generation 3; done
+  says "was killed by signal 9 (Killed); started again (2 of 2 times)"
+  job 0 -n 3 --restart 1 "$program" call 2
+  right 2 3
+  job 0 -n 3 --restart 2 "$program" twice 1
+  right 2 3
+  says "once more: "
+  job 0 -n 3 --restart 1 "$program" masked 0
+  right 2 3
+done
+unset PEAL_TRANSPORT
+
+job 0 -n 2 --restart 1 "$program" alive
+says "rejoin: all 2 PEs live, and none is to be replaced"
+
+# Nobody comes: the survivors hear who is missing, at their deadline.
+PEAL_BOOTSTRAP_TIMEOUT=500ms job 137 -n 3 --keep-going "$program" kernel 1
+says "rank 1 of 3 did not join within 500 ms"
+# The last restart is used up: the job ends.
+job 137 -n 2 --restart 1 "$program" kernel 1 1
+# A new process that is not as the others are.
+cat >other.sh <<END
+[ "\$PEAL_TCP_RESTART" = 0 ] || export PEAL_HEAP_SIZE=8M
+exec "$program" kernel 1
+END
+job 1 -n 2 --restart 1 sh other.sh
+says "PEAL_HEAP_SIZE=8388608"
+
+job 2 -n 2 --restart 1001 true
+says "--restart 1001: 0 to 1000 times"
+job 0 -n 2 --restart 0 sh -c 'exit $PEAL_TCP_RESTART'
+job 3 -n 2 --restart 2 sh -c '[ $PEAL_TCP_RANK = 0 ] || exit 3'
+[ "$(grep -c 'started again' err)" = 2 ] || fail "not two restarts: $(cat err)"
+
+[ $failures = 0 ]
