@@ -35,6 +35,8 @@ TEST(Options, StartOnePeHereByDefault) {
   EXPECT_TRUE(options.prefix);
   EXPECT_TRUE(options.terminal);
   EXPECT_FALSE(read({"--no-pty", "./program"}).terminal);
+  EXPECT_EQ(options.restarts, 0);
+  EXPECT_EQ(read({"--restart", "3", "./program"}).restarts, 3);
 }
 
 // What stands behind the program is the program's, whatever it looks like.
