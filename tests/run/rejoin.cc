@@ -8,10 +8,12 @@
 //     call      before a collective call of the others
 //     twice     in a kernel, and the process that takes its place while it joins
 //     masked    in a kernel; the others mask it, and work without it before they rejoin
+//     nobody    in a kernel, and no process takes its place: rejoin() ends at its deadline
 //   rejoin alive              nobody dies: rejoin() is refused, and the job goes on
 #include <signal.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -132,6 +134,20 @@ void come_together(peal::Runtime& pe) {
   }
 }
 
+// The deadline is that of the rejoin alone: a start may take long.
+void meet_nobody(peal::Runtime& pe) {
+  const ErrorCode code = refused([&] {
+    pe.rejoin([](const peal::Config& config) {
+      peal::Config again = config;
+      again.tcp_restart = 1;
+      again.bootstrap_timeout = std::chrono::milliseconds(500);
+      return peal::bootstrap::make_launched(again);
+    });
+  });
+  require(code == ErrorCode::kTimeout, "rejoin() without a new process");
+  require(refused([&] { pe.barrier(); }) == ErrorCode::kInvalidArgument, "a call after that");
+}
+
 int live(const std::string& moment, const std::vector<int>& victims) {
   const auto config = peal::Config::from_environment(environ);
   if (moment == "twice" && config.tcp_restart == 1) {
@@ -151,6 +167,10 @@ int live(const std::string& moment, const std::vector<int>& victims) {
     std::printf("generation %d is right\n", static_cast<int>(generation));
     if (generation > victims.size()) return 0;
     lose_one(pe, moment, victims[generation - 1], generation);
+    if (moment == "nobody") {
+      meet_nobody(pe);
+      return 0;
+    }
     come_together(pe);
     ++generation;
   }
