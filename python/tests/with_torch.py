@@ -325,6 +325,8 @@ class SymmetricMemory(cases.OnStreams):
         ended = []
 
         def symmetric():
+            if DEVICE == "cuda":
+                torch.cuda.set_device(peal.device())  # which is each thread's own
             held = []
             for i in range(2000):
                 held.append(self.tensor(1 << 10 + i % 8))
