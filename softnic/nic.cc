@@ -57,7 +57,6 @@ struct CpuEngine {
     tables.port.pci_atomics = device.pci_atomics;
     if (settings.placement) {
       placement = std::make_unique<Placement>(*settings.placement + fabric.lid());
-      tables.port.any_placement = true;
       tables.port.placement = placement.get();
     }
     driver.start([this] { control.collect(); });

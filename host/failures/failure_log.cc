@@ -83,8 +83,8 @@ Failure FailureLog::untold() const {
 // first; what follows from a stop, as the stop.
 Failure FailureLog::earliest() const {
   const std::vector<int> lost = group_.lost_pes();
-  // A look at the GPU's words costs some 10 us a queue: every error raises an alarm or sets a stop
-  // word, which are the host's.
+  // A look at the GPU's words costs some 10 us each, and each queue has some: every error raises an
+  // alarm or sets a stop word, which are the host's.
   const bool well = contexts_.well();
   std::vector<Failure> found = contexts_.reported();
   std::vector<Failure> stops;
@@ -98,7 +98,11 @@ Failure FailureLog::earliest() const {
     }
     if (auto stop = context.stopped()) stops.push_back(std::move(*stop));
   };
-  if (!well) contexts_.for_each(look);
+  if (well) {
+    if (const auto context = contexts_.at(0)) context->touch();  // of a failed GPU no alarm tells
+  } else {
+    contexts_.for_each(look);
+  }
   if (!lost.empty() && !closing_) {
     const int pe = lost.front();
     stops.push_back({.status = Status::kPeerLost,

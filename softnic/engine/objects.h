@@ -357,15 +357,16 @@ struct Port {
   EventLog events;
   Violations violations;
   Faults* faults = nullptr;        // null until the first fault plan
-  bool any_placement = false;      // WRITEs may be placed in any order (placed_in_order())
-  Placement* placement = nullptr;  // holds some of them back; null: on a GPU, or in order
+  Placement* placement = nullptr;  // of the engine on a CPU: holds WRITEs back; null: in order
+  bool any_placement = false;      // of the engine on a GPU: WRITEs wait for none
   bool pci_atomics = false;        // atomics wait for no WRITE that is held there
   uint64_t lost_pages = 0;         // registered, and unmapped when touched (lost_memory.h)
 };
 
 /// True where WRITEs to the queue pair, `port`'s, are placed as they were posted.
 PEAL_HD bool placed_in_order(const Port& port, const QueuePair& qp) {
-  return !port.any_placement || qp.service != Service::kReliable || qp.attributes.in_order;
+  const bool in_order = port.placement == nullptr && !port.any_placement;
+  return in_order || qp.service != Service::kReliable || qp.attributes.in_order;
 }
 
 /// The key, or null. `number` is compared whole: a freed and reused index has another variant.

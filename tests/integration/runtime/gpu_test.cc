@@ -40,6 +40,7 @@ PEAL_KERNEL break_queue(Context ctx, uint32_t index) {
   queue->error.wqe_index = 7;
   queue->error.syndrome = 0x13;
   store_release<Reach::kSystem>(&queue->error.status, static_cast<uint32_t>(Status::kQueueError));
+  store_release<Reach::kSystem>(queue->alarm, 1u);  // as latch_error() does
 }
 
 PEAL_KERNEL wait_for_ever(Context ctx, uint64_t* flag, Status* status) {
