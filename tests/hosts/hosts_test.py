@@ -6,6 +6,7 @@ host. Of virtual hosts there is a fourth, which has a software NIC instead of rx
     hosts_test.py PROGRAM...                virtual hosts: the kernel's RDMA stack (rxe), rdma-core, peal's proxy
     hosts_test.py --namespaces PROGRAM...   network namespaces: the software NIC by UDP; some jobs by IPv6 alone
     hosts_test.py --only NAME ...           the cases with this in their names
+    hosts_test.py --every ...               also those that take long and are much like others
 
 bazel test //tests/hosts:hosts_test and :namespaces_test give the programs. JOBS and LOSSES are the list of what must
 pass. Skipped, with the reason, where Debian's packages or namespaces are missing.
@@ -221,7 +222,7 @@ LOSSES = {
 }
 
 
-def cases(inside):
+def cases(inside, every):
     for where, program, arguments, wanted in JOBS:
         name = f"{program.removesuffix('_mptest_program')}_on_{'_'.join(where)}"
         yield name, lambda machines, job=(where, program, arguments, wanted): run(machines, *job)
@@ -230,7 +231,8 @@ def cases(inside):
         yield name, lambda machines, job=job, links=links: run_lazily(machines, *job, links=links)
     if not inside:
         yield from matrix.cases(require, run, start, finish)
-        yield from weather.cases(require, run)
+        yield from weather.cases(require, run, every)
+    if every and not inside:
         yield ("lose_the_network_between_rxe_and_softnic",
                lambda machines: lose_the_network_between(machines, matrix.SOFT))
     yield from LOSSES.items()
@@ -301,7 +303,7 @@ def main(arguments):
             begin = time.monotonic()
             with boot() as machines:
                 print(f"{machines.name} are up after {time.monotonic() - begin:.1f} s", flush=True)
-                for name, case in machines.chosen(cases(inside)):
+                for name, case in machines.chosen(cases(inside, "--every" in arguments)):
                     if any(word in name for word in only):
                         results.append((name, *attempt(case, machines)))
                         print(f"{results[-1][2]:5.1f} s  {name} {results[-1][1]}", flush=True)

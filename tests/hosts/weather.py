@@ -29,9 +29,9 @@ def run_in(machines, require, run, weather, job):
         require([], not share or hit[what], f"frames that are {what}: {dict(hit)}")
 
 
-def cases(require, run):
-    """Names and calls. The arguments are those of hosts_test.py."""
-    for word, weather in WEATHERS.items():
+def cases(require, run, every):
+    """Names and calls. The arguments are those of hosts_test.py. Without `every` all weathers at once."""
+    for word, weather in WEATHERS.items() if every else [("all", WEATHERS["all"])]:
         for job in JOBS:
             name = f"frames_{word}_{job[1].removesuffix('_mptest_program')}_on_{'_'.join(job[0])}"
             yield name, lambda machines, weather=weather, job=job: run_in(machines, require, run, weather, job)
