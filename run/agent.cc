@@ -92,6 +92,7 @@ class Agent {
           start(frame->bytes);
           break;
         case Note::kSignal:
+          asked_to_end_ |= frame->number != SIGUSR1 && frame->number != SIGUSR2;
           for (const auto& one : pes_) one->pe.signal(static_cast<int>(frame->number));
           break;
         default:
@@ -181,7 +182,7 @@ class Agent {
     if (!status) return;
     hand_on(index, Note::kOutput, one.pe.output);
     hand_on(index, Note::kErrors, one.pe.errors);
-    if (*status != 0 && !ending_ && one.restarts < share_.restarts) return replace(index, *status);
+    if (*status != 0 && may_replace(one)) return replace(index, *status);
     channel_.send({Note::kExited, rank_of(index),
                    pack({std::to_string(one.pe.pid()), std::to_string(*status)})});
     one.told = true;
@@ -191,7 +192,14 @@ class Agent {
     }
   }
 
+  // Not where the job is to end, nor where it cannot be whole again: a PE has ended for good.
+  bool may_replace(const Member& one) const {
+    const bool whole = std::ranges::none_of(pes_, [](const auto& other) { return other->told; });
+    return whole && !ending_ && !asked_to_end_ && one.restarts < share_.restarts;
+  }
+
   void replace(std::size_t index, int status) {
+    pes_[index]->pe.signal(SIGKILL);  // what it has started may hold its addresses
     const int restarts = pes_[index]->restarts + 1;
     channel_.send({Note::kRestarted, rank_of(index),
                    pack({std::to_string(pes_[index]->pe.pid()), std::to_string(status),
@@ -241,6 +249,7 @@ class Agent {
   bool connected_ = true;
   bool started_ = false;
   bool ending_ = false;
+  bool asked_to_end_ = false;  // by a signal: a PE that ends of it is not replaced
   std::optional<Clock::time_point> kill_;
   std::optional<Clock::time_point> give_up_;
 };

@@ -125,9 +125,10 @@ std::optional<Failure> ContextOwner::stopped() const {
 }
 
 void ContextOwner::fail_link(uint32_t pe, const Failure& why) {
+  // First: who meets a closed queue and asks why finds that there is something to look for.
+  store_release<Reach::kSystem>(&words_.alarm, 1u);
   links_->fail(pe, why);
   tables_.look_everywhere(name_.slot, true);
-  store_release<Reach::kSystem>(&words_.alarm, 1u);
 }
 
 void ContextOwner::leave_out(std::span<const int> masked, uint32_t rank, uint32_t count) {

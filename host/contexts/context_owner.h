@@ -60,8 +60,9 @@ class ContextOwner {
 
   /// What kernels of this context ran into, usage and queues, the earliest first.
   std::vector<Failure> failures(const PlaceOf& place_of) const;
-  /// Reads a word of the kernels' memory, which throws where the GPU has failed.
-  void touch() const { static_cast<void>(tables_.usage(name_.slot)); }
+  /// Copies from the kernels' memory so much that the driver does it: throws where the GPU has
+  /// failed, of which a load of a mapped word does not tell.
+  void touch() const { static_cast<void>(tables_.waits(name_.slot)); }
 
   /// True if kernels that look at their calls have run on it (PEAL_CHECK).
   bool checked() const { return tables_.checked(name_.slot); }

@@ -158,9 +158,7 @@ void Runtime::Parts::end(const Departure& how) {
   if (group.lost_pes().empty()) failures.close();
   end_flight();
   if (fabric.checks) fabric.checks->warn_if_unused();
-  // A network may lose the word that a peer still waits for, and the NIC sends it again: nobody is
-  // to hear before that this PE has left.
-  if (how.in_order()) context_parts->contexts.finish_all();
+  if (how.in_order()) finish_queues();
   group.leave(how, [this] { say_who_is_missing(); });
   if (how.in_order()) {
     // While its peers' queues are there.
@@ -207,6 +205,17 @@ void Runtime::Parts::say_who_is_missing() const {
 }
 
 // Prints and writes what the flight recorder has.
+// A network may lose the word that a peer still waits for, and the NIC sends it again: nobody is to
+// hear before that this PE has left. Where the GPU has failed its queues cannot be read; the peers
+// are to hear all the same.
+void Runtime::Parts::finish_queues() const {
+  try {
+    context_parts->contexts.finish_all();
+  } catch (const std::exception& error) {
+    job.log.warn("runtime", "what the NICs still carry is unknown: {}", error.what());
+  }
+}
+
 void Runtime::Parts::end_flight() const {
   try {
     if (job.config.info && fabric.tables->recorder.on()) {

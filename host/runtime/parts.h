@@ -69,6 +69,7 @@ struct Runtime::Parts {
   void say_who_is_missing() const;
   void hear_of_process_end();
   void end_flight() const;
+  void finish_queues() const;
 };
 
 }  // namespace peal

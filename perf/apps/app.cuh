@@ -122,6 +122,17 @@ inline uint64_t sum_of_all(uint64_t mine) {
   return sum;
 }
 
+/// The exclusive or over all PEs.
+inline uint64_t xor_of_all(uint64_t mine) {
+  auto* const words = symmetric<uint64_t>(2);
+  CUDA_CHECK(cudaMemcpy(words, &mine, sizeof mine, cudaMemcpyHostToDevice));
+  nvshmem_uint64_xor_reduce(NVSHMEM_TEAM_WORLD, words + 1, words, 1);
+  uint64_t all = 0;
+  CUDA_CHECK(cudaMemcpy(&all, words + 1, sizeof all, cudaMemcpyDeviceToHost));
+  nvshmem_free(words);
+  return all;
+}
+
 /// PE 0 prints the row: `figures` is what stands between the number of PEs and the errors of all.
 /// Leaves the job, and answers the program's exit code.
 inline int finish(const char* name, const std::string& figures, uint64_t errors) {

@@ -30,10 +30,26 @@ __global__ void send(Pool pool, uint64_t round, int pe) {
   if (threadIdx.x == 0) nvshmem_quiet();
 }
 
-__global__ void receive(Pool pool, uint64_t round) {
+/// The first and the last word of a page.
+__device__ volatile uint64_t* end_of(const Pool& pool, uint32_t page, bool last) {
+  uint8_t* const begin = pool.pages + uint64_t{page} * pool.bytes;
+  return reinterpret_cast<volatile uint64_t*>(last ? begin + pool.bytes - 8 : begin);
+}
+
+/// Both ends of each page say the round.
+__global__ void stamp(Pool pool, uint64_t round) {
+  for (uint32_t i = threadIdx.x; i < pool.count; i += blockDim.x) {
+    *end_of(pool, i, false) = round;
+    *end_of(pool, i, true) = round;
+  }
+}
+
+/// Counts pages that are not there although their signal is.
+__global__ void receive(Pool pool, uint64_t round, unsigned long long* wrong) {
   for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < pool.count;
        i += gridDim.x * blockDim.x) {
     nvshmem_signal_wait_until(pool.arrived + i, NVSHMEM_CMP_GE, round);
+    if (*end_of(pool, i, false) != round || *end_of(pool, i, true) != round) atomicAdd(wrong, 1ull);
   }
 }
 
@@ -61,7 +77,7 @@ uint32_t* on_gpu(const std::vector<uint32_t>& numbers) {
 
 int main(int argc, char** argv) {
   app::Options options(argc, argv);
-  const auto bytes = static_cast<uint32_t>(options.number("bytes", 32 << 10));
+  const auto bytes = static_cast<uint32_t>(options.number("bytes", 32 << 10, 16));
   const auto count = static_cast<uint32_t>(options.number("pages", 4096));
   const auto blocks = static_cast<uint32_t>(options.number("blocks", 32));
   const auto threads = static_cast<uint32_t>(options.number("threads", 256));
@@ -70,6 +86,7 @@ int main(int argc, char** argv) {
   app::begin();
   const int me = nvshmem_my_pe();
   if (nvshmem_n_pes() % 2 != 0) options.refuse("an even number of PEs");
+  if (bytes % 8 != 0) options.refuse("--bytes takes a multiple of 8");
   const bool sends = me % 2 == 0;
   const auto source = shuffled(count, 1);
   const auto target = shuffled(count, 1u << 20);
@@ -86,19 +103,25 @@ int main(int argc, char** argv) {
     }
     CUDA_CHECK(cudaMemcpy(pool.pages, data.data(), data.size(), cudaMemcpyHostToDevice));
   }
+  unsigned long long* wrong = nullptr;
+  CUDA_CHECK(cudaMalloc(&wrong, sizeof *wrong));
+  CUDA_CHECK(cudaMemset(wrong, 0, sizeof *wrong));
   double best = 1e9;
   for (long round = 1; round <= rounds; ++round) {
+    if (sends) stamp<<<1, threads>>>(pool, static_cast<uint64_t>(round));
     const double took = app::seconds([&] {
       if (sends) send<<<blocks, threads>>>(pool, static_cast<uint64_t>(round), me + 1);
-      if (!sends) receive<<<1, threads>>>(pool, static_cast<uint64_t>(round));
+      if (!sends) receive<<<1, threads>>>(pool, static_cast<uint64_t>(round), wrong);
     });
     best = took < best ? took : best;
   }
-  uint64_t errors = 0;
+  unsigned long long errors = 0;
+  CUDA_CHECK(cudaMemcpy(&errors, wrong, sizeof errors, cudaMemcpyDeviceToHost));
+  CUDA_CHECK(cudaFree(wrong));
   if (!sends) {
     CUDA_CHECK(cudaMemcpy(data.data(), pool.pages, data.size(), cudaMemcpyDeviceToHost));
     for (uint32_t i = 0; i < count; ++i) {
-      for (uint64_t at = 0; at < bytes; ++at) {
+      for (uint64_t at = 8; at < bytes - 8; ++at) {
         errors += data[uint64_t{target[i]} * bytes + at] != byte_of(source[i], at) ? 1 : 0;
       }
     }

@@ -12,7 +12,8 @@ namespace {
 /// `planes` + 2 planes of n x n, twice: the first and the last are the neighbours'.
 struct Slab {
   float* points;
-  uint64_t* arrived;  // pieces of planes: [0] from below, [1] from above
+  uint64_t* arrived;  // by side (from below, from above) and piece: steps; what blocks send is not
+                      // ordered among them, so each piece has a word
   uint32_t n;
   uint32_t planes;
   uint32_t pieces;
@@ -50,16 +51,16 @@ __device__ void outer(const Slab& slab, uint32_t step, uint32_t side, uint32_t p
   const uint64_t first = slab.plane_points() * piece / slab.pieces;
   const uint64_t end = slab.plane_points() * (piece + 1) / slab.pieces;
   const uint32_t plane = side == 0 ? 1 : slab.planes;
-  if (threadIdx.x == 0) {
-    nvshmem_signal_wait_until(slab.arrived + side, NVSHMEM_CMP_GE, uint64_t{step} * slab.pieces);
+  for (uint32_t i = threadIdx.x; i < slab.pieces; i += blockDim.x) {
+    nvshmem_signal_wait_until(slab.arrived + side * slab.pieces + i, NVSHMEM_CMP_GE, step);
   }
   __syncthreads();
   step_points(slab, step, plane, first, end);
   __syncthreads();
   float* const there = slab.at(step + 1, side == 0 ? slab.planes + 1 : 0) + first;
-  nvshmemx_putmem_signal_nbi_block(there, slab.at(step + 1, plane) + first,
-                                   (end - first) * sizeof(float), slab.arrived + (1 - side), 1,
-                                   NVSHMEM_SIGNAL_ADD, pe);
+  nvshmemx_putmem_signal_nbi_block(
+      there, slab.at(step + 1, plane) + first, (end - first) * sizeof(float),
+      slab.arrived + (1 - side) * slab.pieces + piece, step + 1, NVSHMEM_SIGNAL_SET, pe);
 }
 
 __global__ void step_slab(Slab slab, uint32_t step, int below, int above) {
@@ -129,7 +130,7 @@ int main(int argc, char** argv) {
   const auto me = static_cast<uint32_t>(nvshmem_my_pe());
   if (n % pes != 0 || n / pes < 2)
     options.refuse("--n: a multiple of the number of PEs, two planes each");
-  Slab slab{nullptr, app::symmetric<uint64_t>(2), n, n / pes, pieces};
+  Slab slab{nullptr, app::symmetric<uint64_t>(2 * pieces), n, n / pes, pieces};
   slab.points = app::symmetric<float>(2 * uint64_t{slab.planes + 2} * slab.plane_points());
   std::vector<float> values(uint64_t{slab.planes + 2} * slab.plane_points());
   for (uint64_t i = 0; i < values.size(); ++i) {

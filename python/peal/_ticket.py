@@ -115,11 +115,11 @@ class Tickets:
     def look(self):
         """Forgets those that are done."""
         with self._lock:
-            looked_at, self._pending = self._pending, []
+            looked_at = list(self._pending)  # which stay there, whatever ends this
         for one in looked_at:
             one._using(one._call, one._look)
         with self._lock:
-            self._pending = [one for one in looked_at if not one._finished] + self._pending
+            self._pending = [one for one in self._pending if not one._finished]
             self._look_at = 2 * len(self._pending) + 16
 
     def end(self):

@@ -80,6 +80,7 @@ struct Shot {
   Kind kind = Kind::kNone;
   mlx5::Opcode opcode = mlx5::Opcode::kNop;
   bool strict = false;     // after everything before it
+  bool fenced = false;     // after READs and atomics before it
   bool signalled = false;  //
   uint8_t units = 0;       // 16-byte segments of the request; 0: they fit a block
   uint32_t bytes = 0;
@@ -260,13 +261,15 @@ PEAL_HD Shot decode_shot(const View& view, const Block& block, uint64_t index,
   const uint32_t modes = Be32::from_raw(block.word[2]).host();
   const uint32_t units = qpn_ds & 0x3f;
   if (((head >> 8) & 0xffff) != (index & 0xffff) || qpn_ds >> 8 != view.qpn) return shot;
-  // READs and atomics are never outstanding here, so the fences that wait for them are satisfied.
+  // READs and atomics are not outstanding here, but for long READs, so the fences that wait for
+  // them are satisfied where requests execute in order. Long ones begin early (run.cuh).
   const uint32_t fence = modes & 0xe0;
   if (units == 0 || blocks_of(units) > behind.blocks + 1 ||
       fence == static_cast<uint32_t>(mlx5::Fence::kStrong) ||
       fence > static_cast<uint32_t>(mlx5::Fence::kFenceAndSmall)) {
     return shot;
   }
+  shot.fenced = fence != 0;
   shot.signalled = (modes & static_cast<uint32_t>(mlx5::Completion::kAlways)) != 0;
   shot.opcode = static_cast<mlx5::Opcode>(head & 0xff);
   shot.kind = kind_of(shot.opcode);

@@ -73,8 +73,8 @@ __device__ inline uint32_t movable(const Shot& shot, uint32_t lane) {
   const uint32_t ahead = bits_below(lane);
   const uint32_t reads = __ballot_sync(kAll, read) & ahead;
   const uint32_t others = __ballot_sync(kAll, !read && shot.kind != Shot::Kind::kNop) & ahead;
-  const bool relaxed =
-      is_long(shot) && (read ? (shot.home->access & kRelaxedOrdering) != 0 : !shot.strict);
+  const bool relaxed = is_long(shot) && !shot.fenced &&
+                       (read ? (shot.home->access & kRelaxedOrdering) != 0 : !shot.strict);
   const bool may = lane == 0 || (relaxed && (read ? others : reads) == 0);
   const uint32_t longs = __ballot_sync(kAll, is_long(shot)) & bits_below(plain);
   const uint32_t stopped = longs & ~__ballot_sync(kAll, may);

@@ -29,6 +29,9 @@ PES = 16  # addresses of a host: one for each NIC
 CUT_TABLE = "77"
 LIBC = ctypes.CDLL(None)
 
+HOST = ["unshare", "--net", "--uts", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc"]
+FORWARDING = ("ipv4/ip_forward", "ipv6/conf/all/forwarding")  # in /proc/sys/net
+
 
 def die_with_the_test():
     LIBC.prctl(hosts.PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -39,8 +42,10 @@ def why_not():
     for program, package in (("ip", "iproute2"), ("unshare", "util-linux"), ("nsenter", "util-linux")):
         if not shutil.which(program):
             return f"no {program}: apt-get install {package}"
-    tried = subprocess.run([*unshare(), "ip", "link", "add", "r1", "type", "veth", "peer", "name", "h1"],
-                           capture_output=True, text=True, check=False)
+    # All that a network and its hosts want; containers often allow a part of it.
+    wanted = ["ip link add r1 type veth peer name h1", f"{' '.join(HOST)} mount -t tmpfs shm /dev/shm",
+              *(f"echo 1 >/proc/sys/net/{path}" for path in FORWARDING), "ip -6 address add fd00::1/64 dev r1"]
+    tried = subprocess.run([*unshare(), "sh", "-c", " && ".join(wanted)], capture_output=True, text=True, check=False)
     return f"no network namespaces here: {tried.stderr.strip()}" if tried.returncode else ""
 
 
@@ -105,7 +110,7 @@ class Network:
         ip("link", "set", "nobody", "arp", "off", "up")
         ip("link", "set", "nothing", "arp", "off", "up")
         ip(self.option, "route", "add", "default", "dev", "nobody", "table", CUT_TABLE)
-        for path in ("ipv4/ip_forward", "ipv6/conf/all/forwarding"):
+        for path in FORWARDING:
             pathlib.Path("/proc/sys/net", path).write_text("1")
 
     def remove(self):
@@ -152,8 +157,7 @@ class Host:
         self.option = f"-{family}"
         self.processes = []
         self.holder = subprocess.Popen(
-            ["unshare", "--net", "--uts", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "sh", "-c",
-             self.BOOT.format(number)],
+            [*HOST, "sh", "-c", self.BOOT.format(number)],
             stdout=subprocess.PIPE, preexec_fn=die_with_the_test)
         self.holder.stdout.readline()
         self.pid = int(pathlib.Path(f"/proc/{self.holder.pid}/task/{self.holder.pid}/children").read_text())

@@ -6,6 +6,7 @@ The ICRC is Ethernet's CRC32 over 64 bits of ones, the IPv4 and UDP headers, the
 Ones stand for what changes on the way: type of service, time to live and checksum of the IPv4 header, the checksum of
 the UDP header, and the byte of the BTH that has FECN and BECN.
 """
+import ctypes
 import socket
 import struct
 import threading
@@ -20,6 +21,7 @@ END_PORT = 9  # discard
 IP_MTU_DISCOVER = 10
 IP_PMTUDISC_DO = 2
 SOL_PACKET = 263
+SO_ATTACH_FILTER = 26
 PACKET_STATISTICS = 6
 
 READ_REQUEST = 0x0c
@@ -77,12 +79,22 @@ class Capture:
     def __init__(self, interface, path):
         self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE_ALL))
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 20)
+        self.filter()
         self.socket.bind((interface, 0))
         self.file = open(path, "wb")
         self.file.write(struct.pack("<IHHiIII", 0xa1b2c3d4, 2, 4, 0, 0, LONGEST_FRAME, 1))
         self.packets = []  # of IPv4 and UDP's port 4791
         self.thread = threading.Thread(target=self.carry, daemon=True)
         self.thread.start()
+
+    def filter(self):
+        """Lets the kernel drop what is not wanted: it has room for some hundred packets only. In words of the socket filter
+        (linux/filter.h): IPv4's protocol is UDP, and the port one of two."""
+        words = [(0x30, 0, 0, ETHERNET_BYTES + 9), (0x15, 0, 4, socket.IPPROTO_UDP), (0x28, 0, 0, ETHERNET_BYTES + 22),
+                 (0x15, 1, 0, PORT), (0x15, 0, 1, END_PORT), (0x06, 0, 0, LONGEST_FRAME), (0x06, 0, 0, 0)]
+        self.program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *word) for word in words))
+        self.socket.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER,
+                               struct.pack("HL", len(words), ctypes.addressof(self.program)))
 
     def carry(self):
         while True:

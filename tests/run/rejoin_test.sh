@@ -68,7 +68,19 @@ says "PEAL_HEAP_SIZE=8388608"
 job 2 -n 2 --restart 1001 true
 says "--restart 1001: 0 to 1000 times"
 job 0 -n 2 --restart 0 sh -c 'exit $PEAL_TCP_RESTART'
-job 3 -n 2 --restart 2 sh -c '[ $PEAL_TCP_RANK = 0 ] || exit 3'
+job 3 -n 1 --restart 2 sh -c 'exit 3'
 [ "$(grep -c 'started again' err)" = 2 ] || fail "not two restarts: $(cat err)"
+
+# Who is asked to end by a signal does so: no PE is replaced.
+mkfifo up
+"$run" -n 2 --restart 1 sh -c 'echo up >up; exec tail -f /dev/null' >out 2>err &
+pid=$!
+exec 3<>up
+for _ in 1 2; do read -r -t 100 _ <&3 || fail "a PE did not start: $(cat err)"; done
+kill -TERM $pid
+timeout 100 tail --pid=$pid -f /dev/null || fail "peal-run did not end"
+wait $pid
+[ $? = 143 ] || fail "not ended by the signal: $(cat err)"
+! grep -q 'started again' err || fail "a PE that was to end was replaced: $(cat err)"
 
 [ $failures = 0 ]

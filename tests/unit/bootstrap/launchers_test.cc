@@ -18,6 +18,7 @@
 #include "base/fd.h"
 #include "host/base/address.h"
 #include "tests/support/error_of.h"
+#include "tests/support/ipv6.h"
 
 namespace peal::bootstrap {
 namespace {
@@ -47,7 +48,7 @@ void run_torch(int size, std::uint16_t port, const std::string& run = "none\n0")
 TEST(Torchrun, JoinsByWhatAllRanksKnow) { run_torch(3, some_port()); }
 
 TEST(Torchrun, JoinsByIpv6) {
-  if (!Fd(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0))) GTEST_SKIP() << "no IPv6 here";
+  if (!has_ipv6()) GTEST_SKIP() << "no IPv6 here";
   const std::uint16_t port = some_port();
   const auto join = [port](int rank, const char* host) {
     TorchJob job = torch_job(rank, 3, port);

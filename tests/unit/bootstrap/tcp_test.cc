@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Joining over TCP on loopback, with strangers at the door: the job proceeds, they do not get in.
-// And with one who listens in rank 0's place: joiners said the secret to whoever had the port, and
-// who answered "present" often enough held them for ever.
+// And with one in rank 0's place: joiners said the secret to whoever had the port; one held them.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -23,6 +22,7 @@
 #include "bootstrap/star.h"
 #include "bootstrap/wire.h"
 #include "tests/support/error_of.h"
+#include "tests/support/ipv6.h"
 
 namespace peal::bootstrap {
 namespace {
@@ -185,7 +185,7 @@ TEST_P(Tcp, JoinsAndGathersInRankOrder) {
 }
 
 TEST(MakeTcp, JoinsByIpv6) {
-  if (!Fd(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0))) GTEST_SKIP() << "no IPv6 here";
+  if (!has_ipv6()) GTEST_SKIP() << "no IPv6 here";
   expect_no_errors(run_job(TcpRoot("::1"), {1, 2}, 3, kPatient));
 }
 

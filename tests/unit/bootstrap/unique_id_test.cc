@@ -10,6 +10,7 @@
 #include "bootstrap/proof.h"
 #include "host/base/random.h"
 #include "tests/support/error_of.h"
+#include "tests/support/ipv6.h"
 
 namespace peal::bootstrap {
 namespace {
@@ -91,7 +92,7 @@ TEST(TcpRoot, RefusesALinkLocalAddress) {
 }
 
 TEST(TcpRoot, ListensByIpv6) {
-  if (!Fd(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0))) GTEST_SKIP() << "no IPv6 here";
+  if (!has_ipv6()) GTEST_SKIP() << "no IPv6 here";
   const TcpRoot root("[::1]");
   EXPECT_EQ(root.id().to_string().size(), 68U);
   const Error error = error_of([&] { TcpRoot second(root.id()); });

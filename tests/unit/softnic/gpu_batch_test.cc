@@ -42,6 +42,14 @@ TEST_F(Batch, KnowsStrictMemory) {
   EXPECT_EQ(decoded().kind, Kind::kWrite);
 }
 
+TEST_F(Batch, KnowsWhatWaitsForReadsAndAtomics) {
+  transfer(Opcode::kRdmaWrite, kRelaxed, kHome, 1000);
+  EXPECT_FALSE(decoded().fenced);
+  set(2, static_cast<uint32_t>(Completion::kAlways) | static_cast<uint32_t>(Fence::kFence));
+  EXPECT_TRUE(decoded().fenced);
+  EXPECT_EQ(decoded().kind, Kind::kWrite);
+}
+
 TEST_F(Batch, OrdersNoWritesOfANicThatPlacesInAnyOrder) {
   view.any_placement = true;
   write_inline(kStrict, 8);

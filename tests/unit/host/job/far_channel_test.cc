@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/ipv6.h"
+
 namespace peal {
 namespace {
 
@@ -174,7 +176,7 @@ TEST(FarChannel, DropsWhatNobodyOfTheJobSent) {
 
 // What Linux tells of a closed port of IPv6 has another level and another address than of IPv4.
 TEST(FarChannel, DoesAllThatByIpv6) {
-  if (!Fd(::socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0))) GTEST_SKIP() << "no IPv6 here";
+  if (!has_ipv6()) GTEST_SKIP() << "no IPv6 here";
   Pair two("::1");
   EXPECT_NE(two.pe[0]->describe(1).find("UDP [::1]:"), std::string::npos);
   ASSERT_EQ(two.pe[0]->send(1, {}, bytes_of("one")), FarChannel::Sent::kDone);
