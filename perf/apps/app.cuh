@@ -111,26 +111,22 @@ double seconds(const Launch& launch) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// The sum over all PEs.
-inline uint64_t sum_of_all(uint64_t mine) {
+/// What `reduce`, a call such as nvshmem_uint64_sum_reduce, makes of the words of all PEs.
+template <class Reduce>
+uint64_t of_all(uint64_t mine, const Reduce& reduce) {
   auto* const words = symmetric<uint64_t>(2);
   CUDA_CHECK(cudaMemcpy(words, &mine, sizeof mine, cudaMemcpyHostToDevice));
-  nvshmem_uint64_sum_reduce(NVSHMEM_TEAM_WORLD, words + 1, words, 1);
-  uint64_t sum = 0;
-  CUDA_CHECK(cudaMemcpy(&sum, words + 1, sizeof sum, cudaMemcpyDeviceToHost));
-  nvshmem_free(words);
-  return sum;
-}
-
-/// The exclusive or over all PEs.
-inline uint64_t xor_of_all(uint64_t mine) {
-  auto* const words = symmetric<uint64_t>(2);
-  CUDA_CHECK(cudaMemcpy(words, &mine, sizeof mine, cudaMemcpyHostToDevice));
-  nvshmem_uint64_xor_reduce(NVSHMEM_TEAM_WORLD, words + 1, words, 1);
+  reduce(NVSHMEM_TEAM_WORLD, words + 1, words, 1);
   uint64_t all = 0;
   CUDA_CHECK(cudaMemcpy(&all, words + 1, sizeof all, cudaMemcpyDeviceToHost));
   nvshmem_free(words);
   return all;
+}
+inline uint64_t sum_of_all(uint64_t mine) {
+  return of_all(mine, [](auto... arguments) { return nvshmem_uint64_sum_reduce(arguments...); });
+}
+inline uint64_t xor_of_all(uint64_t mine) {
+  return of_all(mine, [](auto... arguments) { return nvshmem_uint64_xor_reduce(arguments...); });
 }
 
 /// PE 0 prints the row: `figures` is what stands between the number of PEs and the errors of all.

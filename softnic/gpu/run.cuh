@@ -8,6 +8,7 @@
 
 #include "softnic/gpu/batch.h"
 #include "softnic/gpu/copy.cuh"
+#include "softnic/gpu/copy_board.h"
 
 namespace peal::softnic::gpu {
 

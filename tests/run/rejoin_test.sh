@@ -5,26 +5,14 @@
 set -u
 run=$(realpath "$1")
 program=$(realpath "$2")
+jobs=$(realpath "$(dirname "$0")/jobs.sh")
 folder=$(mktemp -d) || exit 2
 trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 2
 unset TEST_PREMATURE_EXIT_FILE
 export PEAL_HEAP_SIZE=4M PEAL_TIMEOUT=120s
-failures=0
-
-fail() {
-  echo "$*"
-  failures=$((failures + 1))
-}
-# job <exit code> <arguments of peal-run>: output in out and err; more than 200 s are a hang.
-job() {
-  local wanted=$1 code
-  shift
-  timeout --kill-after=5 200 "$run" "$@" >out 2>err
-  code=$?
-  [ $code = "$wanted" ] || fail "peal-run $*: exit code $code, not $wanted; out: $(cat out) err: $(cat err)"
-}
-says() { grep -qF -- "$1" err || fail "stderr lacks '$1': $(cat err)"; }
+# shellcheck source=jobs.sh
+source "$jobs"
 # right <generation> <PEs>: so many PEs verified it.
 right() {
   local count

@@ -88,7 +88,7 @@ def look(site, pages, seconds):
     with tempfile.TemporaryDirectory() as profile:
         browser = subprocess.Popen(
             ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", f"--user-data-dir={profile}",
-             "--window-size=1400,1000", "--remote-debugging-port=0", f"http://localhost:{server.server_address[1]}/driver.html"],
+             "--window-size=1400,1000", "--remote-debugging-port=0", "http://%s:%d/driver.html" % server.server_address],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         server.ended.wait(seconds)
         browser.terminate()
