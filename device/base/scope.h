@@ -259,13 +259,28 @@ class Coalesced {
     __syncwarp(mask_);  // a shuffle orders nothing: what the leader acquired holds for all lanes
     const unsigned long long shared =
         __shfl_sync(mask_, have ? static_cast<unsigned long long>(*value) : kNothing,
-                    __ffs(static_cast<int>(mask_)) - 1);
+                    static_cast<int>(first()));
     *value = shared;
     return shared != kNothing;
   }
+  /// The value of the lane with rank `of`, for every lane; of a group whose lanes are adjacent.
+  template <class T>
+  PEAL_DEVICE T of_rank(T value, uint32_t of) const {
+    return __shfl_sync(mask_, value, static_cast<int>(first() + of));
+  }
+  /// True if no lane between the first and the last is missing.
+  PEAL_DEVICE bool adjacent() const {
+    const uint32_t from_first = mask_ >> first();
+    return (from_first & (from_first + 1)) == 0;
+  }
+  /// True for every lane where it is for each.
+  PEAL_DEVICE bool all(bool mine) const { return __all_sync(mask_, mine) != 0; }
 
  private:
   PEAL_DEVICE static uint32_t lane() { return thread_in_block() % kWarpLanes; }
+  PEAL_DEVICE uint32_t first() const {
+    return static_cast<uint32_t>(__ffs(static_cast<int>(mask_)) - 1);
+  }
   uint32_t mask_;
 };
 

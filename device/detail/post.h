@@ -26,6 +26,16 @@ PEAL_DEVICE Ticket post(SendQueue& q, const Requests&... requests) {
   }
 }
 
+/// post() of a store of a few words, which may be one request with what the lanes beside it store.
+template <Reach R, Rings kRings = Rings::kNow, class Request>
+PEAL_DEVICE Ticket post_few(SendQueue& q, const Request& request) {
+  if constexpr (R != Reach::kLane) {
+    return nic::post<R, kRings>(q, Coalesced(&q), nic::MayCombine<Request>{request});
+  } else {
+    return nic::post<R, kRings>(q, nic::Alone{}, request);
+  }
+}
+
 /// kAnswerBeforeDump: behind a fetch whose data lands at `at`, where its completion does not vouch
 /// for it: the NIC reads there, once the data is under way, and a read passes no earlier write.
 /// Answers the ticket to wait for. The byte is the destination's own: a read pushes what goes the

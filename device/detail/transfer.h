@@ -86,6 +86,13 @@ PEAL_DEVICE Ticket post_inline(const Destination& to, const void* src, uint32_t 
   return post<R, kTogether, kRings>(*to.queue, write, after...);
 }
 
+/// Posts a put of at most kShortInline bytes by one lane of several, which may be one request with
+/// theirs.
+template <Reach R, Rings kRings>
+PEAL_DEVICE Ticket post_short(const Destination& to, const void* src, uint32_t bytes) {
+  return post_few<R, kRings>(*to.queue, inline_write<3>(to.remote, src, bytes));
+}
+
 /// Posts a put of any size, followed by `after` (more requests) under the same doorbell
 /// as its last part.
 template <Reach R, bool kTogether, Rings kRings = Rings::kNow, Call kCall = Call::kPut, class Home,
@@ -244,6 +251,11 @@ struct Transfer {
     Ticket ticket{};
     if (bytes != 0) {
       ticket = by_leader(scope, [&] {
+        if constexpr (kPut && kTogether) {
+          if (bytes <= kShortInline) {
+            return post_short<R, kRings>(where, src, static_cast<uint32_t>(bytes));
+          }
+        }
         if constexpr (kPut)
           return put_bytes<R, kTogether, kRings>(ctx, where, src, bytes);
         else

@@ -90,7 +90,9 @@ struct PutValue {
   PEAL_DEVICE Ticket by_nic(const BasicContext<R>&, Thread, const Destination& at) const {
     uint64_t bits = 0;
     memcpy(&bits, &value, sizeof(T));
-    return post<R, true, kRings>(*at.queue, nic::WriteWord<sizeof(T)>{at.remote, bits});
+    const nic::WriteWord<sizeof(T)> write{at.remote, bits};
+    if constexpr (sizeof(T) % sizeof(uint32_t) == 0) return post_few<R, kRings>(*at.queue, write);
+    return post<R, true, kRings>(*at.queue, write);
   }
 };
 

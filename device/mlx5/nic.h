@@ -35,6 +35,32 @@ PEAL_HD void write(const WorkQueue& queue, uint32_t mask, uint64_t index, const 
   detail::write_lines(queue, mask, index, wqe, std::make_index_sequence<kLines>{});
 }
 
+/// Stores a WRITE that several lanes make: a line of its data by each, the first two by the first
+/// lane. There are no more lines of data than lanes, which have at most 12 bytes each.
+template <class Store>
+PEAL_HD void write_combined(const WorkQueue& queue, uint32_t mask, const Header& header,
+                            const Store& store) {
+  const uint32_t rank = store.rank();
+  const auto line_at = [&](uint32_t at) {
+    constexpr uint32_t kLinesPerBlock = kWqebbBytes / kSegmentBytes;
+    return &queue.block(header.index + at / kLinesPerBlock, mask)->line[at % kLinesPerBlock];
+  };
+  // The length takes the place of a word ahead of the first.
+  const uint32_t before = store.word(4 * rank - 1);
+  const uint32_t word[3] = {store.word(4 * rank), store.word(4 * rank + 1),
+                            store.word(4 * rank + 2)};
+  if (rank == 0) {
+    store_line(line_at(0),
+               detail::control(header, Opcode::kRdmaWrite, inline_segments(store.bytes())));
+    store_line(line_at(1), detail::remote(store.remote));
+  }
+  if (rank < inline_segments(store.bytes()) - 2) {
+    const uint32_t first = rank == 0 ? Be32{store.bytes() | kInlineFlag}.raw : before;
+    store_line(line_at(2 + rank),
+               Line{{first | uint64_t{word[0]} << 32, word[1] | uint64_t{word[2]} << 32}});
+  }
+}
+
 /// The tail of a CQE: 8 bytes that the NIC stores as one word.
 class CqeTail {
  public:
@@ -70,9 +96,16 @@ struct NicModel {
   template <class Request>
   PEAL_HD static void write(const WorkQueue& queue, uint32_t mask, uint64_t index,
                             const Request& request, bool reports) {
-    const Completion completion = reports ? Completion::kAlways : Completion::kOnFirstError;
-    const Header header{.index = index, .qpn_shifted = queue.qpn_shifted, .completion = completion};
-    mlx5::write(queue, mask, index, compose(header, request));
+    mlx5::write(queue, mask, index, compose(header_of(queue, index, reports), request));
+  }
+
+  PEAL_HD static uint32_t combined_blocks(uint32_t bytes) {
+    return (inline_segments(bytes) * kSegmentBytes + kWqebbBytes - 1) / kWqebbBytes;
+  }
+  template <class Store>
+  PEAL_HD static void write_combined(const WorkQueue& queue, uint32_t mask, uint64_t index,
+                                     const Store& store) {
+    mlx5::write_combined(queue, mask, header_of(queue, index, true), store);
   }
 
   template <Reach R>
@@ -106,6 +139,12 @@ struct NicModel {
   PEAL_HD static W fetched(uint64_t landed) {
     const auto old = static_cast<W>(landed);
     return kLandsAsIs<W> ? old : swap_bytes(old);
+  }
+
+ private:
+  PEAL_HD static Header header_of(const WorkQueue& queue, uint64_t index, bool reports) {
+    const Completion completion = reports ? Completion::kAlways : Completion::kOnFirstError;
+    return {.index = index, .qpn_shifted = queue.qpn_shifted, .completion = completion};
   }
 };
 static_assert(nic::Nic<NicModel>);

@@ -101,6 +101,14 @@ PEAL_HD Wqe<3> compose(const Header& h, const nic::WriteInline<3>& w) {
   return {{detail::control(h, Opcode::kRdmaWrite, 3), detail::remote(w.remote), body}};
 }
 
+/// Lines of an RDMA WRITE that carries `bytes`. Where several lanes compose one it has up to 27,
+/// 432 bytes: of RC mlx5_ib expects no more than 512 (get_send_sge(),
+/// drivers/infiniband/hw/mlx5/qp.c).
+PEAL_HD constexpr uint32_t inline_segments(uint32_t bytes) {
+  return 2 +
+         (static_cast<uint32_t>(sizeof(InlineHeader)) + bytes + kSegmentBytes - 1) / kSegmentBytes;
+}
+
 /// RDMA WRITE of one value of 1..8 bytes.
 template <uint32_t kBytes>
 PEAL_HD Wqe<3> compose(const Header& h, const nic::WriteWord<kBytes>& w) {

@@ -36,6 +36,25 @@ concept TakesAtomics = Takes<M, Atomic<Update::kAdd, W>> && Takes<M, Atomic<Upda
     Takes<M, Atomic<Update::kOr, W>> && Takes<M, Atomic<Update::kXor, W>> &&
     Takes<M, Atomic<Update::kSwap, W>> && Takes<M, CompareSwap<W>>;
 
+/// A store that several lanes post as one request (combine.h): `bytes()` at `remote`, and its
+/// 4-byte words, which all lanes ask for together, each for any.
+template <class C>
+concept Combination = requires(const C& store, uint32_t index) {
+  { store.remote } -> std::convertible_to<Remote>;
+  { store.rank() } -> std::same_as<uint32_t>;
+  { store.bytes() } -> std::same_as<uint32_t>;
+  { store.word(index) } -> std::same_as<uint32_t>;
+};
+
+/// A model whose NIC takes them. combined_blocks(): of the ring, by the bytes. write_combined(), by
+/// all the lanes, stores the request at `index` and has it report.
+template <class M, class C>
+concept Combines = Combination<C> &&
+    requires(const typename M::WorkQueue& queue, uint32_t mask, uint64_t index, const C& store) {
+  { M::combined_blocks(uint32_t{}) } -> std::same_as<uint32_t>;
+  { M::write_combined(queue, mask, index, store) } -> std::same_as<void>;
+};
+
 /// What the NIC last said of a queue, as M::look() finds it. `count`: of the block at which the
 /// last completed request begins, modulo kCountMask + 1. `tag`: what describe() wants to know of
 /// one that failed.

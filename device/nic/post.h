@@ -3,14 +3,14 @@
 // One operation on one peer's queue, driven by the kernel itself: reserve, write, hand over.
 //
 // post() takes requests, so a put and its signal are one reservation and one doorbell; and a group
-// of lanes, so a warp that posts to one queue reserves once and rings once.
+// of lanes, so a warp that posts to one queue reserves once and rings once; what its lanes store
+// may be one request (combine.h).
 #pragma once
 
 #include <cstdint>
-#include <tuple>
 
 #include "device/base/scope.h"
-#include "device/nic/landing.h"
+#include "device/nic/combine.h"
 #include "device/nic/request.h"
 #include "device/nic/send_queue.h"
 #include "device/types.h"
@@ -31,63 +31,27 @@ struct Alone {
   PEAL_DEVICE bool share(bool have, uint64_t*) const { return have; }
 };
 
-/// A request as it goes into the queue's ring: what nobody wants lands in the queue's sink.
-template <AnyQueue Q, class Request>
-PEAL_HD const Request& placed(const Q&, const Request& request) {
-  return request;
-}
-template <AnyQueue Q, uint32_t kBytes>
-PEAL_HD ReadWord<kBytes> placed(const Q& q, const ReadWord<kBytes, Nowhere>& read) {
-  return {read.remote, sink(q)};
-}
-template <AnyQueue Q, Update U, class W>
-PEAL_HD Atomic<U, W> placed(const Q& q, const Atomic<U, W, Nowhere>& atomic) {
-  return {atomic.remote, sink(q), atomic.value};
-}
-template <AnyQueue Q, class Request>
-PEAL_HD auto placed(const Q& q, const Fenced<Request>& fenced) {
-  return Fenced<std::remove_cvref_t<decltype(placed(q, fenced.request))>>{
-      fenced.fence, placed(q, fenced.request)};
-}
-
-/// Blocks that a request takes of a queue's ring.
-template <AnyQueue Q, class Request>
-inline constexpr uint32_t kBlocksOf =
-    Q::Model::template kBlocks<std::remove_cvref_t<decltype(placed(
-        std::declval<const Q&>(), std::declval<const Request&>()))>>;
-
-/// Writes the requests from `at` on; only the very last one of the last lane asks for a completion.
-template <AnyQueue Q, class First, class... Rest>
-PEAL_DEVICE void write_all(const Q& q, uint64_t at, bool reports, const First& first,
-                           const Rest&... rest) {
-  constexpr bool kFinal = sizeof...(Rest) == 0;
-  Q::Model::write(q.nic, q.mask, at, placed(q, first), kFinal && reports);
-  if constexpr (!kFinal) write_all(q, at + kBlocksOf<Q, First>, reports, rest...);
-}
-
 /// Posts the requests of each lane of `group`. Returns a ticket for the whole group's work. Takes
 /// copies, which are in memory while it waits.
 template <Reach R, Rings kRings = Rings::kNow, AnyQueue Q, class Group, class... Requests>
 PEAL_DEVICE BasicTicket<Q> post(Q& queue, Group group, Requests... requests) {
   using Posts = BasicTicket<Q>;
   Q* q = &queue;
-  constexpr uint32_t kBlocks = (kBlocksOf<Q, Requests> + ...);
-  constexpr uint32_t kLastBlocks =
-      kBlocksOf<Q, std::tuple_element_t<sizeof...(Requests) - 1, std::tuple<Requests...>>>;
+  const Layout<Q, Group, Requests...> layout(*q, group, requests...);
   uint64_t first = 0;
   Status reserved = Status::kOk;
   if (group.leader())
-    reserved = reserve<R>(*q, group.size() * kBlocks, &first, q, group, requests...);
+    reserved = reserve<R>(*q, layout.blocks(group), &first, q, group, requests...);
   if (!group.share(reserved == Status::kOk, &first)) {
     // A lane that gave up may find the error record claimed by another and not yet written.
     const Status why = stop_status<R>(*q);
     return Posts{q, 0, why != Status::kOk ? why : Status::kTimeout};
   }
-  write_all(*q, first + group.rank() * kBlocks, group.last(), requests...);
+  layout.write(*q, first, group, requests...);
   group.template sync<Edge::kGroupBeforePublish>();  // every lane's stores precede the leader's
                                                      // publication
-  const uint32_t blocks = group.size() * kBlocks;
-  uint64_t last = first + blocks - kLastBlocks;
+  const uint32_t blocks = layout.blocks(group);
+  uint64_t last = first + blocks - layout.last_blocks();
   if (group.leader()) {
     hand_over<R, kRings == Rings::kNow>(*q, {.first = first, .blocks = blocks, .last = last}, q,
                                         group, last);

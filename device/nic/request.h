@@ -4,6 +4,7 @@
 // makes of it what its NIC reads.
 //
 //   Write  WriteInline<N>  WriteWord<N>  Read  ReadWord<N>      bytes there or here
+//   MayCombine<request>                                         one that others' may be joined to
 //   Atomic<update, word>  CompareSwap<word>                     a word there; the old value here
 //   Dump                                                        a look at memory here
 //   Fenced<request>                                             one that waits for those before it
@@ -70,6 +71,13 @@ template <uint32_t kBytes>
 struct WriteWord {
   Remote remote;
   uint64_t bits;
+};
+
+/// A WriteInline<3> or WriteWord that may become one request with those of the lanes that post
+/// together (combine.h).
+template <class Request>
+struct MayCombine {
+  Request request;
 };
 
 /// Fetches 1..Nic::kMaxMessageBytes bytes.

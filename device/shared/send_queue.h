@@ -137,6 +137,8 @@ struct alignas(128) BasicSendQueue {
   WaitTable* waits;  // of the context; null: nobody asks
   uint32_t* ready;   // a word for each block of the ring: device/nic/hand_over.h
 
+  /// A CPU thread reads the requests and posts them anew (proxy).
+  PEAL_HD bool by_cpu() const { return to_cells != 0; }
   PEAL_HD uint64_t depth() const { return uint64_t{mask} + 1; }
 };
 

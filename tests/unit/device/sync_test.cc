@@ -174,7 +174,8 @@ PEAL_KERNEL quiet_behind_a_slow_lane(Context ctx, std::byte* heap, HeldUp* out) 
   const uint32_t me = thread_in_block();
   SendQueue& q = *detail::queue_at(ctx, 1);
   if (me < 32) {
-    (void)p(ctx, reinterpret_cast<uint32_t*>(heap) + me, me, 1);
+    // Not side by side, where the lanes' words would be one request.
+    (void)p(ctx, reinterpret_cast<uint32_t*>(heap) + 2 * me, me, 1);
     (void)quiet(ctx);
     out->covered_by_quiet[me] = posted_end(load_acquire<Reach::kGpu>(&q.posted));
   } else {
