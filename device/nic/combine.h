@@ -60,9 +60,9 @@ PEAL_DEVICE void write_all(const Q& q, uint64_t at, bool reports, const First& f
 
 /// Each lane's requests one after the other.
 template <AnyQueue Q, class Group, class... Requests>
-class Layout {
+class RingLayout {
  public:
-  PEAL_DEVICE Layout(const Q&, const Group&, const Requests&...) {}
+  PEAL_DEVICE RingLayout(const Q&, const Group&, const Requests&...) {}
 
   PEAL_DEVICE uint32_t blocks(const Group& group) const { return group.size() * kBlocks; }
   /// Of the last request.
@@ -139,9 +139,9 @@ concept MayBeOne = AnyQueue<Q> && requires(const Request& request, const Group& 
 
 template <AnyQueue Q, class Group, class Request>
 requires MayBeOne<Q, Group, Request>
-class Layout<Q, Group, MayCombine<Request>> {
+class RingLayout<Q, Group, MayCombine<Request>> {
  public:
-  PEAL_DEVICE Layout(const Q& q, const Group& group, const MayCombine<Request>& one) {
+  PEAL_DEVICE RingLayout(const Q& q, const Group& group, const MayCombine<Request>& one) {
     if (group.size() == 1 || !group.adjacent() || q.by_cpu()) return;
     const auto own = words_of(one.request);
     if (follow_one_another(group, one.request.remote, own)) {

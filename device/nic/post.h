@@ -37,7 +37,7 @@ template <Reach R, Rings kRings = Rings::kNow, AnyQueue Q, class Group, class...
 PEAL_DEVICE BasicTicket<Q> post(Q& queue, Group group, Requests... requests) {
   using Posts = BasicTicket<Q>;
   Q* q = &queue;
-  const Layout<Q, Group, Requests...> layout(*q, group, requests...);
+  const RingLayout<Q, Group, Requests...> layout(*q, group, requests...);
   uint64_t first = 0;
   Status reserved = Status::kOk;
   if (group.leader())

@@ -9,6 +9,7 @@
 #include "softnic/gpu/batch.h"
 #include "softnic/gpu/copy.cuh"
 #include "softnic/gpu/copy_board.h"
+#include "softnic/gpu/spread.cuh"
 
 namespace peal::softnic::gpu {
 
@@ -22,6 +23,7 @@ struct Run {
   uint32_t strict;
   uint32_t writes;
   uint32_t large;
+  uint32_t spread;  // of those: stored by the lanes that have their blocks (spread.cuh)
   bool reads;
 };
 
@@ -103,6 +105,7 @@ __device__ inline Run choose_run(const Shot& shot, uint32_t lane) {
   run.strict = __ballot_sync(kAll, shot.strict);
   run.writes = __ballot_sync(kAll, shot.kind == Shot::Kind::kWrite);
   run.large = __ballot_sync(kAll, is_large(shot));
+  run.spread = __ballot_sync(kAll, may_spread(shot));
   run.reads = first == Shot::Kind::kRead;
   if (run.length > 1) run.length = before_clash(shot, run, lane);
   return run;

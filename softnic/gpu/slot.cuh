@@ -170,7 +170,13 @@ __device__ inline void fetch(const EngineSlot& s, uint64_t index, Tail& tail) {
   tail.word[3] = static_cast<uint32_t>(line.word[1] >> 32);
 }
 
-/// What follows the lane's block among the `ready` ones fetched.
+/// True where the ring's end is not among the blocks of a request.
+__device__ inline bool in_one_piece(const EngineSlot& s, uint64_t index, uint32_t blocks) {
+  return (index & s.mask) + blocks <= uint64_t{s.mask} + 1;
+}
+
+/// What follows the lane's block among the `ready` ones fetched; `inlined` also where the ring's
+/// end is between.
 __device__ inline Behind look_behind(const EngineSlot& s, uint64_t index, const Block& block,
                                      uint32_t ready, uint32_t lane) {
   Behind behind;
@@ -180,9 +186,7 @@ __device__ inline Behind look_behind(const EngineSlot& s, uint64_t index, const 
   }
   if (lane >= ready) return behind;
   behind.blocks = ready - 1 - lane;
-  const uint64_t at = index & s.mask;
-  const bool wraps = at + blocks_of(units_of(block)) > uint64_t{s.mask} + 1;
-  if (!wraps) behind.inlined = s.ring + at * mlx5::kWqebbBytes + 4 * kInlineWord;
+  behind.inlined = s.ring + (index & s.mask) * mlx5::kWqebbBytes + 4 * kInlineWord;
   return behind;
 }
 

@@ -21,6 +21,7 @@
 #include "softnic/gpu/kernel.h"
 #include "softnic/gpu/run.cuh"
 #include "softnic/gpu/slot.cuh"
+#include "softnic/gpu/spread.cuh"
 
 namespace peal::softnic::gpu {
 
@@ -282,7 +283,14 @@ class Warp {
         __any_sync(kAll, lane_ < ready && units_of(block) > kUnitsPerBlock);  // some request
     if (longer) behind = look_behind(s, next + lane_, block, ready, lane_);
     if (lane_ < ready) shot = decode_shot(s.view, block, next + lane_, behind);
-    if (longer) skip_insides(shot, lane_);
+    if (longer) {
+      // What is copied from the queue has to lie in one piece.
+      if (shot.inlined_far() && !may_spread(shot) &&
+          !in_one_piece(s, next + lane_, shot.blocks())) {
+        shot = {};
+      }
+      skip_insides(shot, lane_);
+    }
     uint32_t job = kNoJob;
     const Shot left = after_jobs(s, shot, next, &job);
     const Run run = choose_run(left, lane_);
@@ -365,7 +373,9 @@ class Warp {
       *unfenced = false;
     }
     if (mine && (run.large >> lane_ & 1) == 0) execute_loose(shot, block);
-    for (uint32_t left = relaxed & run.large; left != 0; left &= left - 1) {
+    const uint32_t spread = relaxed & run.spread;
+    if (spread != 0) spread_words<Words::kAll>(shot, block, spread);
+    for (uint32_t left = relaxed & run.large & ~spread; left != 0; left &= left - 1) {
       const uint32_t of = lowest_bit(left);
       copy_together(broadcast(shot.to, of), broadcast(shot.from, of),
                     __shfl_sync(kAll, shot.bytes, static_cast<int>(of)), lane_);
@@ -378,6 +388,13 @@ class Warp {
     }
   }
 
+  /// The data of requests of several blocks, by the lanes that have them. By all lanes.
+  template <Words kWhich>
+  __device__ void spread_words(const Shot& shot, const Block& block, uint32_t heads) const {
+    const uint32_t next_word = __shfl_down_sync(kAll, block.word[0], 1);
+    store_spread<kWhich>(spread_of(shot, heads, lane_), block, next_word);
+  }
+
   /// The strict request of lane `of`, after everything before it.
   __device__ void execute_strict(const Shot& shot, const Block& block, const Run& run, uint32_t of,
                                  bool* unfenced) {
@@ -387,13 +404,19 @@ class Warp {
         __syncwarp();
       }
       *unfenced = true;
+      // Its last word after its other bytes.
+      if ((run.spread >> of & 1) != 0) {
+        spread_words<Words::kAllButLast>(shot, block, 1u << of);
+        __syncwarp();
+        spread_words<Words::kLast>(shot, block, 1u << of);
+        return;
+      }
       std::byte* to = broadcast(shot.to, of);
       const std::byte* from = broadcast(shot.from, of);
       const uint32_t bytes = __shfl_sync(kAll, shot.bytes, static_cast<int>(of));
       const uint32_t tail = last_word(to, bytes);
       copy_together(to, from, bytes - tail, lane_);
       __syncwarp();
-      // Its last word after its other bytes.
       if (lane_ == of) place(to + (bytes - tail), from + (bytes - tail), tail);
       return;
     }
