@@ -75,7 +75,7 @@ LAYERS = {
         "base", "host/base", "host/bootstrap.h", "host/job/together.h", "device/base/mapped.h", "device/context.h",
         "simt/simulation/simulation.h",
     ],
-    # Beside mlx5/ it knows no model of a NIC: model.h, queue_end.h and carried_queue.h are what others see of one.
+    # Beside mlx5/ it knows no model of a NIC: model.h, model_library.h and what they name are what others see of one.
     "host/nic": [
         "base", "host/base", "host/memory/backing.h", "device/base", "device/shared", "device/nic/request.h",
         "device/transport/model.h",

@@ -3,9 +3,7 @@
 // The questions, their answers as JSON, and observe(), which asks them beside each other.
 #include "doctor/probe.h"
 
-#include <fcntl.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -26,8 +24,6 @@ namespace {
 constexpr auto kPatience = std::chrono::milliseconds(1500);
 
 int mtu_bytes(int code) { return code >= 1 && code <= 5 ? 128 << code : 0; }
-
-int errno_or(int fallback) { return errno != 0 ? errno : fallback; }
 
 ProbedPort ask_port(const nic::VerbsLibrary& library, ibv_context* context, int number) {
   ibv_port_attr port{};
@@ -52,50 +48,16 @@ std::string missing_capabilities(const nic::VerbsLibrary& library, ibv_context* 
   return "";
 }
 
-// 0, or the errno of the last kind that was refused.
-int try_doorbell_page(const nic::VerbsLibrary& library, ibv_context* context) {
-  int error = 0;
-  for (const uint32_t kind : {MLX5DV_UAR_ALLOC_TYPE_NC, MLX5DV_UAR_ALLOC_TYPE_BF}) {
-    errno = 0;
-    if (mlx5dv_devx_uar* const page = library.mlx5dv.devx_alloc_uar(context, kind)) {
-      library.mlx5dv.devx_free_uar(page);
-      return 0;
-    }
-    error = errno_or(EOPNOTSUPP);
-  }
-  return error;
-}
-
-// 0, or how libmlx5 or the kernel says that it knows no dma-bufs as umems. Shown something else
-// they are refused as such by who knows them; descriptor -1 libmlx5 refuses without asking.
-int try_dma_buf_umem(const nic::VerbsLibrary& library, ibv_context* context) {
-  if (!library.mlx5dv.devx_umem_reg_ex) return ENOSYS;
-  const Fd no_dma_buf(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  mlx5dv_devx_umem_in in{};
-  in.size = in.pgsz_bitmap = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-  in.access = IBV_ACCESS_LOCAL_WRITE;
-  in.comp_mask = MLX5DV_UMEM_MASK_DMABUF;
-  in.dmabuf_fd = no_dma_buf.get();
-  errno = 0;
-  mlx5dv_devx_umem* const umem = library.mlx5dv.devx_umem_reg_ex(context, &in);
-  const int error = errno;
-  if (umem) library.mlx5dv.devx_umem_dereg(umem);
-  return error == EPROTONOSUPPORT || error == EOPNOTSUPP ? error : 0;
-}
-
 ProbedNic ask_nic(const nic::VerbsLibrary& library, ibv_device* device) {
   ProbedNic nic{.name = library.ibv.get_device_name(device), .lacks = "", .ports = {}};
-  mlx5dv_context_attr attributes{};
-  attributes.flags = MLX5DV_CONTEXT_FLAGS_DEVX;
-  errno = 0;
-  ibv_context* const context = library.mlx5dv.open_device(device, &attributes);
+  ibv_context* const context = nic::try_to_open(library, device);
   if (!context) {
-    nic.open_error = errno_or(EOPNOTSUPP);
+    nic.open_error = errno != 0 ? errno : EOPNOTSUPP;
     return nic;
   }
   nic.lacks = missing_capabilities(library, context, nic.name);
-  nic.uar_error = try_doorbell_page(library, context);
-  nic.dma_buf_error = try_dma_buf_umem(library, context);
+  nic.uar_error = nic::try_register_page(library, context);
+  nic.dma_buf_error = nic::try_dma_buf_queues(library, context);
   ibv_device_attr answer{};
   const bool counted = library.ibv.query_device(context, &answer) == 0;
   const int ports = counted ? std::max<int>(answer.phys_port_cnt, 1) : 1;

@@ -16,9 +16,6 @@
 namespace peal::nic {
 namespace {
 
-// Value of later rdma-core headers; older libraries refuse it and the next kind is tried.
-constexpr uint32_t kUarDedicated = 1u << 31;
-
 std::string firmware_in(const ibv_device_attr& attributes) {
   return {attributes.fw_ver, ::strnlen(attributes.fw_ver, sizeof attributes.fw_ver)};
 }
@@ -51,7 +48,7 @@ Device::Device(std::shared_ptr<const VerbsLibrary> library, const std::string& h
   software_ = firmware_.find("softnic") != std::string::npos || library_->software();
   read_limits(attributes);
   read_port(attributes.phys_port_cnt, options);
-  if (use_ == NicUse::kDevx) read_firmware_capabilities();
+  if (use_ == NicUse::kDriven) read_firmware_capabilities();
   read_placement(attributes);
 }
 
@@ -65,24 +62,11 @@ void Device::open(ibv_device* device) {
          library_->software() ? library_->software_reason()
                               : "peal needs access to /dev/infiniband/uverbs*");
   }
-  mlx5dv_context_attr attributes{};
-  attributes.flags = MLX5DV_CONTEXT_FLAGS_DEVX;
-  context_.reset(library_->mlx5dv.open_device(device, &attributes));
-  if (context_) return;
-  const int error = errno;
-  fail(ErrorCode::kSystem, "mlx5dv_open_device({}) with DEVX, by which kernels drive a NIC: {}; {}",
-       name_, std::strerror(error),
-       // EOPNOTSUPP: the device as such has no DEVX, and there is no more to say.
-       library_->software() && error != EOPNOTSUPP
-           ? library_->software_reason()
-           : "it takes UCTX_EN in the card's settings (docs/hardware.md) and access to "
-             "/dev/infiniband/uverbs*");
+  context_.reset(open_to_drive(*library_, device));
 }
 
 void Device::read_firmware_capabilities() {
-  if (library_->mlx5dv.devx_query_eqn(context_.get(), 0, &eqn_) != 0) {
-    fail_errno(errno, "mlx5dv_devx_query_eqn(" + name_ + ", vector 0)");
-  }
+  event_queue_ = event_queue_of(*library_, context_.get(), name_);
   capabilities_ = query_capabilities(*library_, context_.get());
   require(capabilities_, name_);
   // The software NIC counts nothing, and queues of the host's memory would keep it from a GPU.
@@ -93,7 +77,7 @@ void Device::read_firmware_capabilities() {
 void Device::read_placement(const ibv_device_attr& attributes) {
   constexpr uint32_t kMellanox = 0x02c9;
   placement_.mlx5 =
-      use_ == NicUse::kDevx || attributes.vendor_id == kMellanox || name_.starts_with("mlx5");
+      use_ == NicUse::kDriven || attributes.vendor_id == kMellanox || name_.starts_with("mlx5");
   placement_.relaxed_only = capabilities_.relaxed_only;
   placement_.forces_order = capabilities_.forces_order;
   placement_.service_level = path_.service_level;
@@ -111,7 +95,7 @@ void Device::read_limits(const ibv_device_attr& attributes) {
   const auto positive = [](int value) { return static_cast<uint32_t>(std::max(value, 0)); };
   limits_ = {.requests = positive(attributes.max_qp_wr),
              .completions = positive(attributes.max_cqe)};
-  if (use_ == NicUse::kDevx) return;
+  if (use_ == NicUse::kDriven) return;
   const auto log = [&positive](int value) {
     return static_cast<uint32_t>(std::bit_width(positive(value) | 1)) - 1;
   };
@@ -189,37 +173,7 @@ ProtectionDomain::ProtectionDomain(const Device& device)
     : pd_(device.library().ibv.alloc_pd(device.context()), {device.library().ibv.dealloc_pd}) {
   if (!pd_) fail_errno(errno, "ibv_alloc_pd(" + device.name() + ")");
   if (device.use() == NicUse::kVerbs) return;
-  mlx5dv_pd answer{};
-  mlx5dv_obj question{};
-  question.pd.in = pd_.get();
-  question.pd.out = &answer;
-  if (const int error = device.library().mlx5dv.init_obj(&question, MLX5DV_OBJ_PD); error != 0) {
-    fail_errno(error, "mlx5dv_init_obj(protection domain of " + device.name() + ")");
-  }
-  number_ = answer.pdn;
-}
-
-Uar::Uar(const Device& device) : uar_(nullptr, {device.library().mlx5dv.devx_free_uar}) {
-  struct UarKind {
-    uint32_t flags;
-    const char* kind;
-  };
-  constexpr UarKind kUarKinds[] = {{kUarDedicated, "dedicated"},
-                                   {MLX5DV_UAR_ALLOC_TYPE_NC, "uncached"},
-                                   {MLX5DV_UAR_ALLOC_TYPE_BF, "write-combining"}};
-  int error = 0;
-  for (const UarKind& choice : kUarKinds) {
-    uar_.reset(device.library().mlx5dv.devx_alloc_uar(device.context(), choice.flags));
-    if (uar_) {
-      kind_ = choice.kind;
-      write_combining_ = choice.flags == MLX5DV_UAR_ALLOC_TYPE_BF;
-      return;
-    }
-    error = errno;
-  }
-  fail(ErrorCode::kSystem,
-       "mlx5dv_devx_alloc_uar({}, any kind): {}; PEAL_TRANSPORT=proxy does without a doorbell page",
-       device.name(), std::strerror(error));
+  number_ = domain_number_of(device.library(), pd_.get(), device.name());
 }
 
 }  // namespace peal::nic

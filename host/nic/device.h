@@ -34,7 +34,7 @@ using Owned = std::unique_ptr<T, Releaser<T, R>>;
 struct DeviceOptions {
   HcaList list;  // which of its ports may be used
   PathSettings path{};
-  NicUse use = NicUse::kDevx;
+  NicUse use = NicUse::kDriven;
   std::filesystem::path root = "/";  // above sys, where a port's traffic class is looked up
 };
 
@@ -50,8 +50,8 @@ class Device {
   /// Opens `hca` (a name such as mlx5_0), or the first usable device when it is empty. Throws
   /// kUnsupported that names the devices there are, or what this one lacks; what choose_port() and
   /// choose_gid() throw. For NicUse::kVerbs nothing but libibverbs is asked: then there is no
-  /// eqn(), capabilities() has the largest numbers only, and umems, UARs and firmware objects
-  /// cannot be made.
+  /// event_queue(), capabilities() has the largest numbers only, and nothing of model_library.h can
+  /// be made.
   Device(std::shared_ptr<const VerbsLibrary> library, const std::string& hca,
          const DeviceOptions& options = {});
 
@@ -78,7 +78,7 @@ class Device {
   /// The largest MTU that connections may use, as a code: what the port does and people want.
   uint8_t mtu() const { return std::min(port_.mtu, path_.largest_mtu); }
   const PathSettings& path_settings() const { return path_; }
-  uint32_t eqn() const { return eqn_; }
+  uint32_t event_queue() const { return event_queue_; }
   /// What counts at the port; 0 = nothing does.
   uint8_t counter_set() const { return counter_set_; }
   const Capabilities& capabilities() const { return capabilities_; }
@@ -109,7 +109,7 @@ class Device {
   PathSettings path_;
   GidEntry gid_;
   Partition partition_;
-  uint32_t eqn_ = 0;
+  uint32_t event_queue_ = 0;
   uint8_t counter_set_ = 0;
   VerbsLimits limits_;
   Capabilities capabilities_;
@@ -126,30 +126,6 @@ class ProtectionDomain {
  private:
   Owned<ibv_pd, int> pd_;
   uint32_t number_ = 0;
-};
-
-/// A doorbell page. Many queues may share one; a queue is only rung through the page it was created
-/// with.
-class Uar {
- public:
-  static constexpr size_t kBytes = 4096;  // of the page, also where the host's are larger
-
-  /// A private uncached page when the library has such, else the shared uncached one, else a
-  /// write-combining one.
-  explicit Uar(const Device& device);
-
-  uint32_t page() const { return uar_->page_id; }
-  /// The 8-byte register to store a doorbell into.
-  void* doorbell() const { return uar_->reg_addr; }
-  void* base() const { return uar_->base_addr; }
-  const char* kind() const { return kind_; }  // "dedicated", "uncached", "write-combining"
-  /// A CPU's stores to it wait in the CPU until they are flushed.
-  bool write_combining() const { return write_combining_; }
-
- private:
-  Owned<mlx5dv_devx_uar, void> uar_;
-  const char* kind_ = "";
-  bool write_combining_ = false;
 };
 
 }  // namespace peal::nic

@@ -12,6 +12,7 @@
 #include "host/nic/path.h"
 #include "host/nic/placement.h"
 #include "host/nic/queue_layout.h"
+#include "host/nic/register_page.h"
 #include "host/nic/registration.h"
 
 namespace peal {
@@ -73,16 +74,16 @@ class QueueEnd {
   virtual QueueState state() const = 0;
 };
 
-/// Where the NIC finds the memory of a queue: `offset` bytes into the umem.
+/// Where the NIC finds the memory of a queue: `offset` bytes into the region.
 struct QueuePosition {
-  const Umem& umem;
+  const QueueRegion& region;
   uint64_t offset;
   QueueMemoryLayout layout;
 };
 
 /// How it is rung. `page_of`: the GPU that may hold the page, if the NIC is software; else null.
 struct QueueBell {
-  const Uar& uar;
+  const RegisterPage& page;
   std::shared_ptr<Gpu> page_of;
 };
 

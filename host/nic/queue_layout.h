@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the memory of one queue is cut up; it lies in a umem and in a memory region as a whole.
+// How the memory of one queue is cut up; it lies in a queue region and in a memory region as a
+// whole.
 //
 //   [ ring: depth x 64 | completion | doorbell records | device state | landing cells | spare |
 //     ready: depth x 4 ]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Making memory known to a NIC, the host's or a GPU's: as a memory region (what work requests name)
-// or as a umem (what queues are built in).
+// or as a queue region (what queues are built in; an mlx5 calls it umem).
 //
 //   host memory   by its address
 //   of a GPU      as a dma-buf; where that is refused by its address, which nvidia-peermem explains
@@ -42,6 +42,23 @@ struct Registration {
   std::string describe() const;
 };
 
+/// What is tried: each attempt makes and keeps an object of rdma-core's, or answers false and
+/// leaves errno.
+struct Attempts {
+  const char* by_dma_buf;  // the calls, for people
+  const char* by_address;
+  const char* kernel;                        // the first that takes a dma-buf so
+  const char* way_out;                       // "", or "; " and what does without it
+  std::function<bool(int fd)> from_dma_buf;  // null: the library lacks it
+  std::function<bool()> from_address;
+};
+
+/// Throws kSystem that names each call that refused `memory`, why, and the remedy.
+Registration make_known(const Device& device, const Memory& memory, const Attempts& attempts);
+
+/// Of the host's memory.
+uint64_t host_page_bytes();
+
 /// How writes into a region may pass one another on the bus.
 enum class KeyOrdering {
   kStrict,   // a later write is never visible before an earlier one: signals, flags; but of a NIC
@@ -74,17 +91,18 @@ class MemoryRegion {
   Registration registration_;
 };
 
-/// Memory in which queues are built; commands name it by number and byte offset. The NIC knows it
-/// by pages of the host's size, so that a queue may begin at any multiple of a 64th of those.
-class Umem {
+/// Memory in which queues are built that the NIC reads itself: a queue's place in it is a byte
+/// offset. The model's (model_library.h).
+class QueueRegion {
  public:
   /// `memory` is page-aligned. Throws as MemoryRegion does.
-  Umem(const Device& device, const Memory& memory);
-  uint32_t number() const { return umem_->umem_id; }
+  QueueRegion(const Device& device, const Memory& memory);
+  uint32_t number() const { return number_; }  // by which the NIC knows it
   const Registration& registration() const { return registration_; }
 
  private:
-  Owned<mlx5dv_devx_umem, int> umem_;
+  ModelObject region_;
+  uint32_t number_ = 0;
   Registration registration_;
 };
 

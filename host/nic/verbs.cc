@@ -37,20 +37,13 @@ void* open_library(const std::string& path) {
   return library;
 }
 
-template <class Function>
-void resolve_if_there(void* library, const char* name, Function*& function) {
-  function = reinterpret_cast<Function*>(::dlsym(library, name));
-}
-
-template <class Function>
-void resolve(void* library, const std::string& path, const char* name, Function*& function) {
-  resolve_if_there(library, name, function);
-  if (!function) {
-    fail(ErrorCode::kUnsupported,
-         "{} has no function {}: it is not rdma-core 44 or newer, nor peal's software NIC; "
-         "PEAL_IBVERBS and PEAL_MLX5 name the libraries to use",
-         path, name);
-  }
+/// `missing`: a function of the library at `path` that was not found, or null.
+void refuse_without(const std::string& path, const char* missing) {
+  if (missing == nullptr) return;
+  fail(ErrorCode::kUnsupported,
+       "{} has no function {}: it is not rdma-core 44 or newer, nor peal's software NIC; "
+       "PEAL_IBVERBS and PEAL_MLX5 name the libraries to use",
+       path, missing);
 }
 
 /// The file that `function` was loaded from, with links resolved; what was asked for if unknown.
@@ -85,31 +78,23 @@ std::shared_ptr<VerbsLibrary> VerbsLibrary::load(const std::string& ibverbs,
   struct Constructible : VerbsLibrary {};
   auto library = std::make_shared<Constructible>();
   library->use_ = use;
-  void* const ibv_library = open_library(ibverbs);
-#define PEAL_RESOLVE(name) resolve(ibv_library, ibverbs, "ibv_" #name, library->ibv.name);
-  PEAL_IBV_FUNCTIONS(PEAL_RESOLVE)
-#undef PEAL_RESOLVE
-  resolve_if_there(ibv_library, "_ibv_query_gid_ex", library->ibv.query_gid_ex);
-  resolve_if_there(ibv_library, "peal_softnic_fabric", library->tell_fabric_);
-  resolve_if_there(ibv_library, "peal_softnic_why", library->tell_why_);
-  resolve_if_there(ibv_library, "peal_softnic_keep_on_cpu", library->keep_on_cpu_);
+  LibraryFunctions functions(open_library(ibverbs));
+#define PEAL_FIND(name) functions.find(library->ibv.name, "ibv_" #name);
+  PEAL_IBV_FUNCTIONS(PEAL_FIND)
+  refuse_without(ibverbs, functions.missing());
+  PEAL_IBV_OPTIONAL_FUNCTIONS(PEAL_FIND)
+#undef PEAL_FIND
+  functions.find(library->ibv.query_gid_ex, "_ibv_query_gid_ex");
+  functions.find(library->tell_fabric_, "peal_softnic_fabric");
+  functions.find(library->tell_why_, "peal_softnic_why");
+  functions.find(library->keep_on_cpu_, "peal_softnic_keep_on_cpu");
+  fs::path file = file_of(reinterpret_cast<const void*>(library->ibv.create_qp), ibverbs);
   if (!mlx5.empty()) {
-    void* const mlx5dv_library = open_library(mlx5);
-#define PEAL_RESOLVE(name) resolve(mlx5dv_library, mlx5, "mlx5dv_" #name, library->mlx5dv.name);
-    PEAL_MLX5DV_FUNCTIONS(PEAL_RESOLVE)
-#undef PEAL_RESOLVE
-#define PEAL_RESOLVE(name) resolve_if_there(mlx5dv_library, "mlx5dv_" #name, library->mlx5dv.name);
-    PEAL_MLX5DV_OPTIONAL_FUNCTIONS(PEAL_RESOLVE)
-#undef PEAL_RESOLVE
+    const FoundModel model = find_model(open_library(mlx5));
+    refuse_without(mlx5, model.missing);
+    library->model = model.calls;
+    file = file_of(model.function, mlx5);
   }
-#define PEAL_RESOLVE(name) resolve_if_there(ibv_library, "ibv_" #name, library->ibv.name);
-  PEAL_IBV_OPTIONAL_FUNCTIONS(PEAL_RESOLVE)
-#undef PEAL_RESOLVE
-
-  const auto* const known = mlx5.empty()
-                                ? reinterpret_cast<const void*>(library->ibv.create_qp)
-                                : reinterpret_cast<const void*>(library->mlx5dv.devx_obj_create);
-  const fs::path file = file_of(known, mlx5.empty() ? ibverbs : mlx5);
   library->software_ = file.string().find("softnic") != std::string::npos;
   if (library->software_) {
     library->description_ = "software NIC (softnic) at " + file.parent_path().string();

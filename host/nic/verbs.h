@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The table of every ibv_* and mlx5dv_* function that peal calls, found by dlopen. Behind it is
-// rdma-core with a ConnectX, or the software NIC with the same two file names; callers cannot tell.
+// The table of every ibv_* function that peal calls, found by dlopen, and beside it the model's own
+// calls (model_library.h). Behind it is rdma-core with a ConnectX, or the software NIC with the
+// same two file names; callers cannot tell.
 #pragma once
 
-#include <infiniband/mlx5dv.h>
 #include <infiniband/verbs.h>
 
 #include <filesystem>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "host/base/config.h"
+#include "host/nic/model_library.h"
 
 namespace peal::nic {
 
@@ -39,29 +40,12 @@ namespace peal::nic {
   X(reg_mr_iova2)             \
   X(dereg_mr)
 
-#define PEAL_MLX5DV_FUNCTIONS(X) \
-  X(is_supported)                \
-  X(open_device)                 \
-  X(init_obj)                    \
-  X(devx_general_cmd)            \
-  X(devx_obj_create)             \
-  X(devx_obj_modify)             \
-  X(devx_obj_query)              \
-  X(devx_obj_destroy)            \
-  X(devx_query_eqn)              \
-  X(devx_umem_dereg)             \
-  X(devx_alloc_uar)              \
-  X(devx_free_uar)
-
 // What an older rdma-core lacks: null there.
 #define PEAL_IBV_OPTIONAL_FUNCTIONS(X) X(reg_dmabuf_mr)
-#define PEAL_MLX5DV_OPTIONAL_FUNCTIONS(X) \
-  X(devx_umem_reg_ex)                     \
-  X(devx_qp_query)
 
-/// What a NIC is wanted for: queues in memory that kernels drive (mlx5 devices only), or queues
+/// What a NIC is wanted for: queues in memory that kernels drive (of the model only), or queues
 /// that a CPU posts to (any device that verbs knows).
-enum class NicUse { kDevx, kVerbs };
+enum class NicUse { kDriven, kVerbs };
 
 /// Where to look for the two libraries.
 struct LibrarySearch {
@@ -70,13 +54,13 @@ struct LibrarySearch {
   std::string real_ibverbs;                 // rdma-core, as the dynamic loader finds it
   std::string real_mlx5;                    //
   std::filesystem::path program_directory;  // softnic/ is looked for here and in 5 parents
-  NicUse use = NicUse::kDevx;               // kVerbs: libmlx5 may be missing, any device will do
+  NicUse use = NicUse::kDriven;             // kVerbs: libmlx5 may be missing, any device will do
 
   /// PEAL_IBVERBS and PEAL_MLX5, rdma-core's names, the folder of the running program.
-  static LibrarySearch from(const Config& config, NicUse use = NicUse::kDevx);
+  static LibrarySearch from(const Config& config, NicUse use = NicUse::kDriven);
 };
 
-/// The open libraries as a table: library->ibv.alloc_pd(context), library->mlx5dv.init_obj(...).
+/// The open libraries as a table: library->ibv.alloc_pd(context).
 ///
 /// The libraries stay loaded until the process ends: rdma-core's providers keep pointers into one
 /// another and do not support unloading.
@@ -89,12 +73,6 @@ class VerbsLibrary {
 #undef PEAL_DECLARE
     /// What ibv_query_gid_ex() calls; null in an rdma-core that has no types of GIDs.
     decltype(&::_ibv_query_gid_ex) query_gid_ex = nullptr;
-  };
-  struct Mlx5dv {
-#define PEAL_DECLARE(name) decltype(&::mlx5dv_##name) name = nullptr;
-    PEAL_MLX5DV_FUNCTIONS(PEAL_DECLARE)
-    PEAL_MLX5DV_OPTIONAL_FUNCTIONS(PEAL_DECLARE)
-#undef PEAL_DECLARE
   };
 
   /// Opens the named libraries when the search names both; else rdma-core when it loads and lists
@@ -132,15 +110,15 @@ class VerbsLibrary {
 
   /// What it was opened for, and what that takes, for people: "mlx5 device" or "RDMA device".
   NicUse use() const { return use_; }
-  const char* wanted() const { return use_ == NicUse::kDevx ? "mlx5 device" : "RDMA device"; }
+  const char* wanted() const { return use_ == NicUse::kDriven ? "mlx5 device" : "RDMA device"; }
 
   /// True if the device can be put to the use that the library was opened for.
   bool serves(ibv_device* device) const {
-    return use_ == NicUse::kVerbs || mlx5dv.is_supported(device);
+    return use_ == NicUse::kVerbs || is_of_model(*model, device);
   }
 
   Ibv ibv;
-  Mlx5dv mlx5dv;  // all null where libmlx5 is missing
+  std::shared_ptr<const ModelCalls> model;  // null where libmlx5 is missing
 
  private:
   VerbsLibrary() = default;
@@ -153,7 +131,7 @@ class VerbsLibrary {
   void (*tell_why_)(ibv_context*, char*, size_t) = nullptr;
   int (*keep_on_cpu_)(ibv_context*) = nullptr;
   bool software_ = false;
-  NicUse use_ = NicUse::kDevx;
+  NicUse use_ = NicUse::kDriven;
 };
 
 /// The devices of a library that can be used as it was opened for (mlx5 devices, or all), in its

@@ -94,7 +94,7 @@ Endpoint endpoint_of(const nic::Device& device, uint32_t qpn) {
           .global = port.global_only || asked,
           .any_order = device.capabilities().takes_any_order,
           .masks = masks_of(device),
-          .asks_masks = device.use() == nic::NicUse::kDevx,
+          .asks_masks = device.use() == nic::NicUse::kDriven,
           .key = device.partition().key,
           .gid = device.gid().gid,
           .fabric = device.fabric().number};

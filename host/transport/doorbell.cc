@@ -25,20 +25,20 @@ uint64_t* Bells::of(size_t index) const {
 namespace {
 
 // A software NIC on a GPU puts the page where the caller's GPU is.
-nic::Uar open_page(const nic::Device& device, const Gpu* gpu) {
-  if (gpu == nullptr) return nic::Uar(device);
-  return gpu->within([&](const cuda::Driver&) { return nic::Uar(device); });
+nic::RegisterPage open_page(const nic::Device& device, const Gpu* gpu) {
+  if (gpu == nullptr) return nic::RegisterPage(device);
+  return gpu->within([&](const cuda::Driver&) { return nic::RegisterPage(device); });
 }
 
 }  // namespace
 
 Doorbell::Doorbell(const nic::Device& device, std::shared_ptr<Gpu> gpu, DoorbellKind asked)
-    : gpu_(std::move(gpu)), uar_(open_page(device, gpu_.get())) {
+    : gpu_(std::move(gpu)), page_(open_page(device, gpu_.get())) {
   if (asked == DoorbellKind::kCpu) {
     assist(device, "PEAL_DOORBELL=cpu");
     return;
   }
-  if (!gpu_ && uar_.write_combining()) {  // kernels on a CPU flush nothing
+  if (!gpu_ && page_.write_combining()) {  // kernels on a CPU flush nothing
     assist(device, "its page combines the writes of a CPU");
     return;
   }
@@ -64,12 +64,12 @@ Doorbell::Doorbell(const nic::Device& device, std::shared_ptr<Gpu> gpu, Doorbell
 // Lets the kernels ring, if they cannot yet. A software NIC's page is memory; a ConnectX's are
 // registers, which CUDA maps if asked for that.
 void Doorbell::map(const nic::Device& device) {
-  auto* const page = static_cast<std::byte*>(uar_.base());
-  const ptrdiff_t offset = static_cast<std::byte*>(uar_.doorbell()) - page;
+  auto* const page = static_cast<std::byte*>(page_.base());
+  const ptrdiff_t offset = static_cast<std::byte*>(page_.doorbell()) - page;
   std::byte* mapped = page;
   if (gpu_ && !gpu_->knows(page)) {
-    pinned_ = device.software() ? pin(gpu_, page, nic::Uar::kBytes)
-                                : pin_registers(gpu_, page, nic::Uar::kBytes);
+    pinned_ = device.software() ? pin(gpu_, page, nic::RegisterPage::kBytes)
+                                : pin_registers(gpu_, page, nic::RegisterPage::kBytes);
     // For what was registered the driver answers, not for any place in it.
     mapped = static_cast<std::byte*>(gpu_->pointer_to(page));
   }
@@ -77,14 +77,14 @@ void Doorbell::map(const nic::Device& device) {
 }
 
 void Doorbell::assist(const nic::Device& device, const std::string& why) {
-  if (gpu_ && gpu_->holds(uar_.base())) {
+  if (gpu_ && gpu_->holds(page_.base())) {
     fail(ErrorCode::kUnsupported,
          "{}: the doorbell page of {} ({}) is memory of a GPU, which no CPU thread can write; set "
          "PEAL_DOORBELL=gpu or auto",
          why, device.name(), device.model());
   }
   why_assisted_ = why;
-  assist_ = std::make_shared<Assist>(static_cast<uint64_t*>(uar_.doorbell()));
+  assist_ = std::make_shared<Assist>(static_cast<uint64_t*>(page_.doorbell()));
 }
 
 Bells Doorbell::bells(size_t count) const {
@@ -97,8 +97,8 @@ Bells Doorbell::bells(size_t count) const {
 }
 
 std::string Doorbell::describe() const {
-  if (!assist_) return fmt::format("kernels ring ({} doorbell page)", uar_.kind());
-  return fmt::format("a CPU thread rings for kernels ({} doorbell page): {}", uar_.kind(),
+  if (!assist_) return fmt::format("kernels ring ({} doorbell page)", page_.kind());
+  return fmt::format("a CPU thread rings for kernels ({} doorbell page): {}", page_.kind(),
                      why_assisted_);
 }
 

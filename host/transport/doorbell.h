@@ -18,6 +18,7 @@
 #include "host/memory/backing.h"
 #include "host/memory/backing_cuda.h"
 #include "host/nic/device.h"
+#include "host/nic/register_page.h"
 #include "host/transport/assist.h"
 
 namespace peal {
@@ -54,7 +55,7 @@ class Doorbell {
   /// the remedy.
   Doorbell(const nic::Device& device, std::shared_ptr<Gpu> gpu, DoorbellKind asked);
 
-  const nic::Uar& uar() const { return uar_; }
+  const nic::RegisterPage& page() const { return page_; }
   /// For the queues of one context.
   Bells bells(size_t count) const;
 
@@ -72,7 +73,7 @@ class Doorbell {
   void assist(const nic::Device& device, const std::string& why);
 
   std::shared_ptr<Gpu> gpu_;
-  nic::Uar uar_;
+  nic::RegisterPage page_;
   PinnedRange pinned_;              // the page, where it is the host's and kernels run on a GPU
   uint64_t* address_ = nullptr;     // of the register, for kernels
   std::shared_ptr<Assist> assist_;  // null: kernels ring

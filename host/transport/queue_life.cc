@@ -32,8 +32,8 @@ std::unique_ptr<nic::QueueEnd> Queues::make_end(uint32_t index) const {
   const IbgdaNic& nic = nic_of(index);
   return nic::make_driven_end(
       nic.device, nic.domain,
-      {(*carrier_.doorbells)[by].uar(), nic.device.software() ? nic.gpu : nullptr},
-      {*registered_[by].umem, index * stride(), layout_}, nic.order);
+      {(*carrier_.doorbells)[by].page(), nic.device.software() ? nic.gpu : nullptr},
+      {*registered_[by].queue_region, index * stride(), layout_}, nic.order);
 }
 
 Endpoint Queues::make(uint32_t index) {

@@ -58,8 +58,9 @@ void QueueShape::check() const {
 
 Queues::Registered::Registered(const IbgdaNic& nic, const nic::Memory& memory,
                                const Doorbell* doorbell, size_t queues)
-    : umem(doorbell != nullptr ? std::optional<nic::Umem>(std::in_place, nic.device, memory)
-                               : std::nullopt),
+    : queue_region(doorbell != nullptr
+                       ? std::optional<nic::QueueRegion>(std::in_place, nic.device, memory)
+                       : std::nullopt),
       region(nic.device, nic.domain, memory),
       bells(doorbell != nullptr ? doorbell->bells(queues) : Bells(nullptr)) {}
 
@@ -148,9 +149,9 @@ std::string Queues::last_completion(uint32_t index) const {
 std::string Queues::describe_registration() const {
   // Described for the first NIC: the others register the same memory in the same way.
   const std::string region = registered_[0].region.registration().describe();
-  if (!registered_[0].umem) return "landing cells: " + region;
-  const std::string umem = registered_[0].umem->registration().describe();
-  const std::string parts = "rings, doorbell records and completions (one umem): " + umem;
+  if (!registered_[0].queue_region) return "landing cells: " + region;
+  const std::string how = registered_[0].queue_region->registration().describe();
+  const std::string parts = "rings, doorbell records and completions (one umem): " + how;
   return parts + "; landing cells: " + region;
 }
 
@@ -189,10 +190,11 @@ void Queues::fill_in(uint32_t index, const QueueWiring& wiring) {
   SendQueue queue{};
   const Registered& known = registered_[nic_index(index)];
   const IbgdaNic& nic = nic_of(index);
-  queue.nic = nic::work_queue(begin, layout_, known.umem ? known.bells.of(index) : nullptr,
-                              known.umem && !nic.device.software());
-  queue.to_cells = known.umem ? 0 : 1;
-  queue.fence = nic_fence(nic, nic.gpu && known.umem && !known.bells.assisted(), wiring.fence);
+  queue.nic = nic::work_queue(begin, layout_, known.queue_region ? known.bells.of(index) : nullptr,
+                              known.queue_region && !nic.device.software());
+  queue.to_cells = known.queue_region ? 0 : 1;
+  queue.fence =
+      nic_fence(nic, nic.gpu && known.queue_region && !known.bells.assisted(), wiring.fence);
   queue.landing = reinterpret_cast<LandingCell*>(begin + layout_.landing());
   queue.stop = wiring.stop;
   queue.alarm = wiring.alarm;

@@ -7,9 +7,9 @@
 //   [ queue 0 to pe 0 | queue 0 to pe 1 | ... | queue 1 to pe 0 | ... ]   each
 //   nic::QueueMemoryLayout; behind the last one the marks of all
 //
-// One allocation for all of them, one umem and one registration of it by each NIC, in memory that
-// the kernels are close to: the host's, or the GPU's, where the host writes the first contents and
-// reads errors by copies. PE k's queue q to me is connected to my queue q to PE k.
+// One allocation for all of them, one queue region and one memory region of it by each NIC, in
+// memory that the kernels are close to: the host's, or the GPU's, where the host writes the first
+// contents and reads errors by copies. PE k's queue q to me is connected to my queue q to PE k.
 //
 // Where a CPU thread carries the work requests (ProxyEnd) it needs them in the host's memory, and
 // the results too. With kernels on a GPU only the SendQueue then lies with them, and all else in a
@@ -163,9 +163,9 @@ class Queues {
   struct Registered {
     Registered(const IbgdaNic& nic, const nic::Memory& memory, const Doorbell* doorbell,
                size_t queues);
-    std::optional<nic::Umem> umem;  // where the NIC takes work requests itself
-    nic::MemoryRegion region;       // of shared()
-    Bells bells;                    // as umem; else a null one
+    std::optional<nic::QueueRegion> queue_region;  // where the NIC takes work requests itself
+    nic::MemoryRegion region;                      // of shared()
+    Bells bells;                                   // as queue_region; else a null one
   };
 
   const Rails& rails_;

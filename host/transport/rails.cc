@@ -50,8 +50,8 @@ void try_memory(const IbgdaNic& nic) {
   const Backing page = queue_memory(nic.gpu, 4096);
   const nic::Memory memory = memory_of(nic.gpu, page.address(), page.bytes());
   const nic::MemoryRegion window(nic.device, nic.domain, memory);
-  if (nic.device.use() == nic::NicUse::kDevx) {
-    const nic::Umem queues(nic.device, memory);
+  if (nic.device.use() == nic::NicUse::kDriven) {
+    const nic::QueueRegion queues(nic.device, memory);
   }
 }
 
@@ -142,7 +142,7 @@ void Rails::open(const Config& config, const std::shared_ptr<Gpu>& gpu, bool one
   }
   std::optional<Error> refused;
   try {
-    const Library library = library_for(config, nic::NicUse::kDevx);
+    const Library library = library_for(config, nic::NicUse::kDriven);
     if (automatic && library->software() && !one_host && open_foreign(config, gpu)) return;
     return open_by(library, config, gpu);
   } catch (const Error& error) {

@@ -16,6 +16,7 @@ KERNEL_ONLY = {f"device/base/{name}.h" for name in ("launch", "named_kernel", "p
 NO_KERNELS = (*(name for name in LAYERS if name.startswith(("softnic", "host"))), "bootstrap", "doctor")
 HOMES = {
     r"^mpi\.h$": r"^(bootstrap/mpi\.cc|compat/examples/|tests/)",
+    r"^infiniband/mlx5dv": r"^(host/nic/mlx5/|softnic/abi/|tests/)",
     r"^infiniband/": r"^(host/nic/|softnic/abi/|tests/)",
     r"^boost/": r"^(simt/lanes/|tests/)",
     r"^nettle/": r"^(bootstrap/|host/job/packet\.cc|tests/)",

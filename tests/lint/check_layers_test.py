@@ -33,6 +33,12 @@ class Layers(unittest.TestCase):
         self.assertTrue(self.found("host/runtime/runtime.cc", '"bootstrap/bootstraps.h"'))
         self.assertTrue(self.found("host/nic/verbs.cc", '"softnic/nic.h"'))
 
+    def test_one_folder_of_the_host_knows_the_interface_of_a_model(self):
+        self.assertTrue(self.found("host/nic/device.cc", "<infiniband/mlx5dv.h>"))
+        self.assertTrue(self.found("doctor/probe.cc", "<infiniband/mlx5dv.h>"))
+        self.assertFalse(self.found("host/nic/mlx5/calls.h", "<infiniband/mlx5dv.h>"))
+        self.assertFalse(self.found("host/nic/device.cc", "<infiniband/verbs.h>"))
+
     def test_device_code_points_down(self):
         self.assertTrue(self.found("device/mlx5/wqe.h", '"device/context.h"'))
         self.assertTrue(self.found("device/base/order.h", '"device/mlx5/layout.h"'))

@@ -54,8 +54,8 @@ class GpuQueues {
   Options options_;
   nic::Device device_;
   nic::ProtectionDomain domain_;
-  nic::Umem umem_;
-  nic::Uar uar_;  // after memory of a GPU, hence on it
+  nic::QueueRegion umem_;
+  nic::RegisterPage uar_;  // after memory of a GPU, hence on it
   nic::MemoryRegion landing_;
   nic::MemoryRegion data_;
   nic::MemoryRegion words_;

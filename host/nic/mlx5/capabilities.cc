@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "host/base/error.h"
+#include "host/nic/mlx5/calls.h"
 #include "host/nic/mlx5/prm.h"
 
 namespace peal::nic {
@@ -19,7 +20,7 @@ using Question = prm::Mailbox<prm::kShortIn>;
 /// True when the firmware has answered.
 template <class Answer>
 bool ask(const VerbsLibrary& library, ibv_context* context, const Question& in, Answer& out) {
-  return library.mlx5dv.devx_general_cmd(context, in.data(), in.bytes(), out.data(), out.bytes()) ==
+  return library.model->devx_general_cmd(context, in.data(), in.bytes(), out.data(), out.bytes()) ==
          0;
 }
 
@@ -105,7 +106,7 @@ std::optional<uint16_t> query_ooo_sl_mask(const VerbsLibrary& library, ibv_conte
 uint8_t counter_set_of(const VerbsLibrary& library, ibv_context* context, uint8_t port) {
   constexpr uint8_t kNone = 0;
   const auto& ibv = library.ibv;
-  if (library.mlx5dv.devx_qp_query == nullptr) return kNone;
+  if (library.model->devx_qp_query == nullptr) return kNone;
   const std::unique_ptr<ibv_pd, decltype(ibv.dealloc_pd)> pd(ibv.alloc_pd(context), ibv.dealloc_pd);
   if (!pd) return kNone;
   const std::unique_ptr<ibv_cq, decltype(ibv.destroy_cq)> cq(
@@ -130,7 +131,7 @@ uint8_t counter_set_of(const VerbsLibrary& library, ibv_context* context, uint8_
   if (ibv.modify_qp(qp.get(), &attributes, kMask) != 0) return kNone;
   const prm::Mailbox<prm::kShortIn> in(prm::Command::kQueryQp, qp->qp_num);
   prm::Mailbox<prm::kQueryQpOut> out;
-  if (library.mlx5dv.devx_qp_query(qp.get(), in.data(), in.bytes(), out.data(), out.bytes()) != 0) {
+  if (library.model->devx_qp_query(qp.get(), in.data(), in.bytes(), out.data(), out.bytes()) != 0) {
     return kNone;
   }
   return static_cast<uint8_t>(out.value(prm::qpc::kCounterSet));

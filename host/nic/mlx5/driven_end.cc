@@ -16,7 +16,7 @@ class DrivenEnd final : public QueueEnd {
   DrivenEnd(const Device& device, const ProtectionDomain& domain, const QueueBell& bell,
             const QueuePosition& position, QueueOrder order)
       : DrivenEnd(device, domain, bell, position.layout.depth, order,
-                  QueuePlace::of(position.layout, position.umem, position.offset)) {}
+                  QueuePlace::of(position.layout, position.region, position.offset)) {}
 
   uint32_t number() const override { return pair_.number(); }
   void to_reset() override { pair_.to_reset(); }
@@ -37,9 +37,9 @@ class DrivenEnd final : public QueueEnd {
   DrivenEnd(const Device& device, const ProtectionDomain& domain, const QueueBell& bell,
             uint32_t depth, QueueOrder order, const QueuePlace& place)
       : page_of_(bell.page_of),
-        doorbell_(static_cast<uint64_t*>(bell.uar.doorbell())),
-        cq_(device, bell.uar, place),
-        pair_(device, domain, bell.uar, cq_, place,
+        doorbell_(static_cast<uint64_t*>(bell.page.doorbell())),
+        cq_(device, bell.page, place),
+        pair_(device, domain, bell.page, cq_, place,
               {.depth = depth, .settings = {.order = order}}) {}
 
   std::shared_ptr<Gpu> page_of_;

@@ -10,7 +10,7 @@
 
 #include "device/mlx5/work_queue.h"
 #include "host/base/error.h"
-#include "host/nic/address.h"
+#include "host/nic/mlx5/next_hop.h"
 
 namespace peal::nic {
 namespace {
@@ -126,10 +126,10 @@ QueuePairSettings limit(const Device& device, QueuePairSettings settings) {
 }  // namespace
 
 FirmwareObject::FirmwareObject(const Device& device, const void* in, size_t in_bytes)
-    : library_(device.shared_library()), object_(nullptr, {library_->mlx5dv.devx_obj_destroy}) {
+    : library_(device.shared_library()), object_(nullptr, {library_->model->devx_obj_destroy}) {
   prm::Mailbox<prm::kShortOut> out;
   object_.reset(
-      library_->mlx5dv.devx_obj_create(device.context(), in, in_bytes, out.data(), out.bytes()));
+      library_->model->devx_obj_create(device.context(), in, in_bytes, out.data(), out.bytes()));
   if (!object_) refuse_command(in, out.data(), errno);
   number_ = out.value(prm::kObjectNumber);
 }
@@ -138,17 +138,18 @@ void FirmwareObject::modify(const void* in, size_t in_bytes) const {
   prm::Mailbox<prm::kShortOut> out;
   errno = 0;
   const int error =
-      library_->mlx5dv.devx_obj_modify(object_.get(), in, in_bytes, out.data(), out.bytes());
+      library_->model->devx_obj_modify(object_.get(), in, in_bytes, out.data(), out.bytes());
   if (error != 0) refuse_command(in, out.data(), error > 0 ? error : errno);
 }
 
 void FirmwareObject::query(const void* in, size_t in_bytes, void* out, size_t out_bytes) const {
   errno = 0;
-  const int error = library_->mlx5dv.devx_obj_query(object_.get(), in, in_bytes, out, out_bytes);
+  const int error = library_->model->devx_obj_query(object_.get(), in, in_bytes, out, out_bytes);
   if (error != 0) refuse_command(in, out, error > 0 ? error : errno);
 }
 
-QueuePlace QueuePlace::of(const QueueMemoryLayout& layout, const Umem& umem, uint64_t offset) {
+QueuePlace QueuePlace::of(const QueueMemoryLayout& layout, const QueueRegion& umem,
+                          uint64_t offset) {
   return {.umem = umem.number(),
           .send_queue = offset + layout.send_queue(),
           .cqe = offset + layout.cqe(),
@@ -156,14 +157,15 @@ QueuePlace QueuePlace::of(const QueueMemoryLayout& layout, const Umem& umem, uin
           .cq_doorbell = offset + layout.cq_doorbell()};
 }
 
-CompletionQueue::CompletionQueue(const Device& device, const Uar& uar, const QueuePlace& place)
-    : object_(device, create_cq(device.eqn(), uar.page(), place)) {}
+CompletionQueue::CompletionQueue(const Device& device, const RegisterPage& uar,
+                                 const QueuePlace& place)
+    : object_(device, create_cq(device.event_queue(), uar.number(), place)) {}
 
-QueuePair::QueuePair(const Device& device, const ProtectionDomain& domain, const Uar& uar,
+QueuePair::QueuePair(const Device& device, const ProtectionDomain& domain, const RegisterPage& uar,
                      const CompletionQueue& cq, const QueuePlace& place,
                      const QueuePairConfig& config)
     : object_(device, create_qp({.domain = domain.number(),
-                                 .uar_page = uar.page(),
+                                 .uar_page = uar.number(),
                                  .cqn = cq.number(),
                                  .depth = checked_depth(device, config.depth),
                                  .timestamps = timestamps(device)},

@@ -10,11 +10,13 @@
 #include <string>
 
 #include "host/nic/device.h"
+#include "host/nic/mlx5/calls.h"
 #include "host/nic/mlx5/prm.h"
 #include "host/nic/path.h"
 #include "host/nic/placement.h"
 #include "host/nic/queue_end.h"
 #include "host/nic/queue_layout.h"
+#include "host/nic/register_page.h"
 #include "host/nic/registration.h"
 
 namespace peal::nic {
@@ -51,14 +53,14 @@ struct QueuePlace {
   uint64_t cq_doorbell = 0;  // never written by anyone, the NIC wants it; multiple of 8
 
   /// The parts of `layout`, whose memory begins `offset` bytes into `umem`.
-  static QueuePlace of(const QueueMemoryLayout& layout, const Umem& umem, uint64_t offset);
+  static QueuePlace of(const QueueMemoryLayout& layout, const QueueRegion& umem, uint64_t offset);
 };
 
 /// A collapsed completion queue: one 64-byte entry, always overwritten by the newest completion;
 /// overruns are ignored, no events.
 class CompletionQueue {
  public:
-  CompletionQueue(const Device& device, const Uar& uar, const QueuePlace& place);
+  CompletionQueue(const Device& device, const RegisterPage& uar, const QueuePlace& place);
   uint32_t number() const { return object_.number(); }
 
  private:
@@ -77,7 +79,7 @@ class QueuePair {
  public:
   /// Makes a queue pair in reset state. `place` has room for `config.depth` blocks. Throws
   /// kInvalidArgument for a depth that the NIC cannot do, kSystem if it refuses.
-  QueuePair(const Device& device, const ProtectionDomain& domain, const Uar& uar,
+  QueuePair(const Device& device, const ProtectionDomain& domain, const RegisterPage& uar,
             const CompletionQueue& cq, const QueuePlace& place, const QueuePairConfig& config);
 
   uint32_t number() const { return object_.number(); }

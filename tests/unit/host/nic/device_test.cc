@@ -4,9 +4,11 @@
 #include "host/nic/device.h"
 
 #include <gtest/gtest.h>
+#include <infiniband/mlx5dv.h>
 
 #include <utility>
 
+#include "host/nic/register_page.h"
 #include "tests/support/fake_rdma_fixture.h"
 
 namespace peal::nic {
@@ -37,7 +39,7 @@ TEST_F(NicDevice, OpensTheFirstMlx5DeviceWithDevx) {
   EXPECT_FALSE(device.software());
   EXPECT_EQ(device.lid(), 0x1234);
   EXPECT_EQ(device.mtu(), 5);
-  EXPECT_EQ(device.eqn(), 3u);
+  EXPECT_EQ(device.event_queue(), 3u);
   expect_in(device.description(), {"mlx5_2", "28.39.1002", "ConnectX via"});
 }
 
@@ -130,18 +132,18 @@ TEST_F(NicDevice, KnowsTheNumberOfAProtectionDomain) {
 
 TEST_F(NicDevice, TakesTheBestDoorbellPageThereIs) {
   const Device device(library(), "");
-  EXPECT_STREQ(Uar(device).kind(), "dedicated");
+  EXPECT_STREQ(RegisterPage(device).kind(), "dedicated");
   EXPECT_EQ(fake_.uar_flags, 1u << 31);
   fake_.refuse_uar = 1;
-  EXPECT_STREQ(Uar(device).kind(), "uncached");
+  EXPECT_STREQ(RegisterPage(device).kind(), "uncached");
   EXPECT_EQ(fake_.uar_flags, 1u);
   fake_.refuse_uar = 3;
-  const Uar last(device);
+  const RegisterPage last(device);
   EXPECT_STREQ(last.kind(), "write-combining");
   EXPECT_EQ(fake_.uar_flags, 0u);
-  EXPECT_EQ(last.page(), 0x22u);
+  EXPECT_EQ(last.number(), 0x22u);
   fake_.refuse_uar = 7;
-  expect_in(refusal(ErrorCode::kSystem, [&] { Uar uar(device); }),
+  expect_in(refusal(ErrorCode::kSystem, [&] { RegisterPage uar(device); }),
             {"mlx5dv_devx_alloc_uar(mlx5_0, any kind)", "PEAL_TRANSPORT=proxy"});
 }
 

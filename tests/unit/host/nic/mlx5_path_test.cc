@@ -64,9 +64,9 @@ class Mlx5Path : public nic::FakeRdmaTest {
                nic::QueueOrder order = nic::QueueOrder::kDefault) {
     const nic::Device device(library(), "", {.list = {}, .path = settings});
     const nic::ProtectionDomain domain(device);
-    const nic::Uar uar(device);
+    const nic::RegisterPage uar(device);
     alignas(64) std::byte memory[64] = {};
-    const nic::Umem umem(device, {memory, sizeof memory});
+    const nic::QueueRegion umem(device, {memory, sizeof memory});
     const auto place = nic::QueuePlace::of(nic::QueueMemoryLayout{1024}, umem, 0);
     const nic::CompletionQueue cq(device, uar, place);
     nic::QueuePair pair(device, domain, uar, cq, place,

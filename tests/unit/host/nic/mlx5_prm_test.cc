@@ -124,8 +124,8 @@ class Golden : public FakeRdmaTest {
   alignas(64) std::byte memory_[64] = {};
   Device device_;
   ProtectionDomain domain_;
-  Uar uar_;
-  Umem umem_;
+  RegisterPage uar_;
+  QueueRegion umem_;
   QueuePlace place_;
   CompletionQueue cq_;
 };

@@ -38,8 +38,8 @@ class Nic {
 
   const Device& device() const { return device_; }
   const ProtectionDomain& domain() const { return domain_; }
-  const Uar& uar() const { return uar_; }
-  const Umem& umem() const { return umem_; }
+  const RegisterPage& uar() const { return uar_; }
+  const QueueRegion& umem() const { return umem_; }
   const MemoryRegion& region() const { return region_; }
   const QueueMemoryLayout& layout() const { return layout_; }
   std::byte* base() const { return memory_.address(); }
@@ -52,8 +52,8 @@ class Nic {
   Backing memory_;
   Device device_;
   ProtectionDomain domain_;
-  Uar uar_;
-  Umem umem_;
+  RegisterPage uar_;
+  QueueRegion umem_;
   MemoryRegion region_;
 };
 
@@ -333,7 +333,7 @@ TEST(NicQueue, LiesAnywhereInHugePages) {
   const QueueMemoryLayout layout{1024};
   const Backing memory = make_host_backing(Backing::kAlignment, "peal-test");
   const Nic nic(1);
-  const Umem umem(nic.device(), {memory.address(), memory.bytes()});
+  const QueueRegion umem(nic.device(), {memory.address(), memory.bytes()});
   for (size_t i = 0; i < kQueues; ++i) {
     const QueuePlace place = QueuePlace::of(layout, umem, i * layout.bytes());
     const CompletionQueue cq(nic.device(), nic.uar(), place);
@@ -344,7 +344,7 @@ TEST(NicQueue, LiesAnywhereInHugePages) {
 
 TEST(NicQueue, RefusesMemoryThatIsNotThere) {
   Nic nic(1);
-  refusal(ErrorCode::kSystem, [&] { Umem(nic.device(), {nullptr, 4096}); });
+  refusal(ErrorCode::kSystem, [&] { QueueRegion(nic.device(), {nullptr, 4096}); });
 }
 
 TEST(NicQueue, WorksBesideTheRealLibraries) {

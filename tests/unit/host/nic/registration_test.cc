@@ -12,6 +12,7 @@
 
 #include "host/memory/backing_cuda.h"
 #include "host/memory/gpu.h"
+#include "host/nic/mlx5/calls.h"
 #include "host/transport/ibgda.h"
 #include "tests/support/fake_cuda.h"
 #include "tests/support/fake_rdma_fixture.h"
@@ -88,7 +89,7 @@ TEST_F(NicRegistration, OfWordsIsRelaxedWhereTheNicTakesNoOtherKey) {
 
 TEST_F(NicRegistration, OfHostMemoryMakesAUmem) {
   std::byte memory[64];
-  const Umem umem(device_, {memory, 64});
+  const QueueRegion umem(device_, {memory, 64});
   EXPECT_EQ(umem.number(), 0x11u);
   EXPECT_EQ(umem.registration().how, How::kHostMemory);
   EXPECT_EQ(fake_.umem_address, reinterpret_cast<uint64_t>(&memory[0]));
@@ -96,7 +97,7 @@ TEST_F(NicRegistration, OfHostMemoryMakesAUmem) {
   fake_.refuse_umem = true;
   expect_in(refusal(ErrorCode::kSystem,
                     [&] {
-                      Umem(device_, {memory, 64});
+                      QueueRegion(device_, {memory, 64});
                     }),
             {"mlx5dv_devx_umem_reg_ex(64 bytes"});
 }
@@ -107,7 +108,7 @@ TEST_F(NicRegistration, LetsTheDriverTakeNoLargerPageThanTheHosts) {
   std::byte memory[64];
   const auto pages = [&](const Memory& of) {
     fake_.umem_pages = 0;
-    const Umem umem(device_, of);
+    const QueueRegion umem(device_, of);
     return fake_.umem_pages;
   };
   EXPECT_EQ(pages({memory, 64}), 4096u);
@@ -134,7 +135,7 @@ TEST_F(NicRegistration, LendsGpuMemoryAsADmaBuf) {
   EXPECT_EQ(fake_.mr_offset, 0u);
   expect_descriptor_closed();
 
-  const Umem umem(device_, on_gpu());
+  const QueueRegion umem(device_, on_gpu());
   EXPECT_EQ(umem.registration().how, How::kDmaBuf);
   EXPECT_EQ(fake_.umem_address, 0u);
   EXPECT_EQ(fake_.umem_access, static_cast<uint64_t>(IBV_ACCESS_LOCAL_WRITE));
@@ -160,17 +161,17 @@ TEST_F(NicRegistration, GoesOnByAddressWhereTheNicRefusesADmaBuf) {
   EXPECT_EQ(fake_.mr_iova, 256u);
   expect_descriptor_closed();
   // Each use for itself: the umem is taken.
-  EXPECT_EQ(Umem(device_, on_gpu()).registration().how, How::kDmaBuf);
+  EXPECT_EQ(QueueRegion(device_, on_gpu()).registration().how, How::kDmaBuf);
 
   fake_.refuse_dmabuf_umem = EFAULT;
-  const Umem umem(device_, on_gpu());
+  const QueueRegion umem(device_, on_gpu());
   EXPECT_EQ(umem.registration().describe(),
             "GPU memory by its address; no dma-buf: mlx5dv_devx_umem_reg_ex: Bad address");
   expect_descriptor_closed();
 }
 
 TEST_F(NicRegistration, SaysWhyTheGpuLendsNothing) {
-  const auto why = [&] { return Umem(device_, on_gpu()).registration().why_not; };
+  const auto why = [&] { return QueueRegion(device_, on_gpu()).registration().why_not; };
   cuda_.dma_buf = false;
   expect_in(why(), {"exports none of GPU 0", "open kernel modules"});
   cuda_.dma_buf = true;
@@ -184,18 +185,20 @@ TEST_F(NicRegistration, SaysWhyTheGpuLendsNothing) {
 TEST_F(NicRegistration, KnowsDriversAndLibrariesThatHaveNoDmaBufs) {
   auto without = std::make_shared<VerbsLibrary>(*library());
   without->ibv.reg_dmabuf_mr = nullptr;
-  without->mlx5dv.devx_umem_reg_ex = nullptr;
+  ModelCalls calls = *without->model;
+  calls.devx_umem_reg_ex = nullptr;
+  without->model = std::make_shared<ModelCalls>(calls);
   const Device old(without, "");
   const ProtectionDomain domain(old);
   expect_in(MemoryRegion(old, domain, on_gpu()).registration().why_not,
             {"too old for ibv_reg_dmabuf_mr"});
-  expect_in(refusal(ErrorCode::kUnsupported, [&] { Umem(old, on_gpu()); }),
+  expect_in(refusal(ErrorCode::kUnsupported, [&] { QueueRegion(old, on_gpu()); }),
             {"too old for mlx5dv_devx_umem_reg_ex", "version 44", "PEAL_TRANSPORT=proxy"});
 
   auto driver = std::make_shared<cuda::Driver>(gpu_->driver());
   driver->range_handle = nullptr;
   const auto gpu = std::make_shared<Gpu>(driver, 0);
-  expect_in(Umem(device_, memory_of(gpu, backing_->address(), 4096)).registration().why_not,
+  expect_in(QueueRegion(device_, memory_of(gpu, backing_->address(), 4096)).registration().why_not,
             {"cuMemGetHandleForAddressRange", "older than 11.7"});
 }
 
@@ -207,7 +210,7 @@ TEST_F(NicRegistration, NamesBothRefusalsAndTheRemedy) {
              "nor as a dma-buf: ibv_reg_dmabuf_mr: Operation not supported",
              "modprobe nvidia-peermem", "open kernel modules", "container", "ulimit -l"});
   cuda_.dma_buf = false;
-  expect_in(refusal(ErrorCode::kSystem, [&] { Umem(device_, on_gpu()); }),
+  expect_in(refusal(ErrorCode::kSystem, [&] { QueueRegion(device_, on_gpu()); }),
             {"mlx5dv_devx_umem_reg_ex(8192 bytes", "nor as a dma-buf: the driver exports none",
              "Linux 6.1 (5.12 is enough for windows, not for queues)", "modprobe nvidia-peermem",
              "; PEAL_TRANSPORT=proxy does without umems"});
@@ -219,7 +222,7 @@ TEST_F(NicRegistration, LeavesTheRemedyToTheSoftwareNicWhereItIsThat) {
   fake_.refuse_umem = true;
   expect_in(refusal(ErrorCode::kSystem,
                     [&] {
-                      Umem(software, {backing_->address(), 64});
+                      QueueRegion(software, {backing_->address(), 64});
                     }),
             {"\"softnic:\""});
 }

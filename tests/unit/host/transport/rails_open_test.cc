@@ -72,7 +72,7 @@ TEST_F(RailsOpen, IsForKernelsWhereTheyCanDriveTheNic) {
   for (const TransportKind transport : {TransportKind::kAuto, TransportKind::kIbgda}) {
     config_.transport = transport;
     const Rails rails = open();
-    EXPECT_EQ(rails.nics()[0].device.use(), NicUse::kDevx);
+    EXPECT_EQ(rails.nics()[0].device.use(), NicUse::kDriven);
     EXPECT_EQ(rails.why_proxy(), "");
   }
   config_.transport = TransportKind::kProxy;
