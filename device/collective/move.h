@@ -30,6 +30,10 @@ PEAL_DEVICE Buffers buffers_of(T* dst, const T* src, size_t count) {
           detail::bytes_of<T>(count)};
 }
 
+/// Calls over mapped memory move a message piece by piece. A lane's bytes of one piece, for which a
+/// member's memory is looked up once.
+inline constexpr uint64_t kBytesOfLane = 256;
+
 /// Copies at home, unless it is there already.
 template <class S>
 PEAL_DEVICE void copy_at_home(S scope, void* dst, const void* src, uint64_t bytes) {
@@ -61,7 +65,6 @@ PEAL_DEVICE Status post_put(const TeamCall<R>& call, S scope, uint32_t member, v
 /// Piece by piece: what is stored at home moves while the links carry the rest.
 template <bool kSame, Reach R, class S>
 PEAL_DEVICE void store_all(const TeamCall<R>& call, S scope, const Buffers& buffers) {
-  constexpr uint64_t kBytesOfLane = 256;
   std::byte* const dst = buffers.to(call.rank());
   const uint64_t piece = scope.size() * kBytesOfLane;
   for (uint64_t at = 0; at < buffers.bytes; at += piece) {
@@ -107,7 +110,6 @@ template <class Unit, Reach R, class S>
 PEAL_DEVICE void relay_units(const TeamCall<R>& call, S scope, const Buffers& buffers,
                              uint32_t root, const Share& bytes) {
   constexpr uint32_t kBatch = p2p::detail::kShallow;
-  constexpr uint64_t kBytesOfLane = 256;  // for one look-up of where a member's memory is mapped
   const uint64_t piece = scope.size() * kBytesOfLane;
   const uint64_t end = bytes.at + bytes.count;
   for (uint64_t at = bytes.at; at < end; at += piece) {

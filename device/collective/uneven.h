@@ -54,7 +54,6 @@ struct AllToAllV {
   /// Piece by piece, as store_all(): what is stored at home moves while the links carry the rest.
   template <Reach R, class S>
   PEAL_DEVICE Status mapped(const TeamCall<R>& call, S group, Algorithm) const {
-    constexpr uint64_t kBytesOfLane = 256;
     const uint64_t piece = group.size() * kBytesOfLane;
     uint64_t longest = 0;
     Status status = Status::kOk;
