@@ -20,8 +20,8 @@
 namespace peal::softnic {
 
 /// Where NICs of other hosts reach this one, and who they are.
-struct FarEnd {
-  explicit FarEnd(const Settings& settings)
+struct UdpEnd {
+  explicit UdpEnd(const Settings& settings)
       : socket({settings.udp.begin(), settings.udp.end()}), remotes(socket.address()) {}
 
   roce::Socket socket;
@@ -30,14 +30,14 @@ struct FarEnd {
 
 namespace {
 
-std::unique_ptr<FarEnd> far_end(const Settings& settings, const PresentedDevice& device) {
+std::unique_ptr<UdpEnd> udp_end(const Settings& settings, const PresentedDevice& device) {
   if (settings.udp.empty() || !device.ethernet) return nullptr;
-  return std::make_unique<FarEnd>(settings);
+  return std::make_unique<UdpEnd>(settings);
 }
 
-std::optional<std::array<uint8_t, 16>> address_of(const FarEnd* far) {
-  if (far == nullptr) return std::nullopt;
-  return far->socket.address().byte;
+std::optional<std::array<uint8_t, 16>> address_of(const UdpEnd* end) {
+  if (end == nullptr) return std::nullopt;
+  return end->socket.address().byte;
 }
 
 }  // namespace
@@ -45,12 +45,12 @@ std::optional<std::array<uint8_t, 16>> address_of(const FarEnd* far) {
 /// The engine as a thread of this process, talking to others through shared memory and by UDP.
 struct CpuEngine {
   CpuEngine(Fabric& fabric, const Router& router, const Settings& settings,
-            const PresentedDevice& device, FarEnd* far)
+            const PresentedDevice& device, UdpEnd* end)
       : tables(fabric.lid(), static_cast<uint32_t>(fabric.generation()), settings.timing),
         wire(tables.port, fabric, router),
-        udp(far == nullptr
+        udp(end == nullptr
                 ? nullptr
-                : std::make_unique<roce::UdpWire>(tables.port, far->socket, far->remotes)),
+                : std::make_unique<roce::UdpWire>(tables.port, end->socket, end->remotes)),
         control(tables, driver),
         driver(tables.port, Wires(wire, udp.get(), &fabric)) {
     tables.port.by_value = settings.doorbell_by_value;
@@ -83,11 +83,11 @@ Nic::Nic(const PresentedDevice& device)
     : settings_(Settings::from_environment()),
       device_(device),
       fabric_(settings_),
-      far_(far_end(settings_, device_)),
-      gids_(gid_table(device_, fabric_.lid(), fabric_.guid(), address_of(far_.get()))),
-      router_(fabric_, device_, gids_, far_ == nullptr ? nullptr : &far_->remotes),
+      udp_(udp_end(settings_, device_)),
+      gids_(gid_table(device_, fabric_.lid(), fabric_.guid(), address_of(udp_.get()))),
+      router_(fabric_, device_, gids_, udp_ == nullptr ? nullptr : &udp_->remotes),
       exporter_(gpu::make_cuda_exporter()),
-      cpu_(std::make_unique<CpuEngine>(fabric_, router_, settings_, device_, far_.get())) {
+      cpu_(std::make_unique<CpuEngine>(fabric_, router_, settings_, device_, udp_.get())) {
   events_.add(cpu_->control.event_fd());
   fabric_.announce({.ethernet = device_.ethernet,
                     .active = device_.active(),
@@ -137,7 +137,7 @@ std::shared_ptr<GpuCopier> copier_for(const gpu::Exporter& exporter, const void*
 
 bool Nic::wants_gpu(bool memory_of_gpu) const {
   if (settings_.engine != EngineChoice::kAuto) return settings_.engine == EngineChoice::kGpu;
-  return memory_of_gpu && !kept_on_cpu_ && far_ == nullptr && !cpu_->control.has_queues();
+  return memory_of_gpu && !kept_on_cpu_ && udp_ == nullptr && !cpu_->control.has_queues();
 }
 
 bool Nic::admit(const void* address, MemoryUse use) {
@@ -197,7 +197,7 @@ void claim_numbers(gpu::Client& client, const Table<T>& table, const Make& make)
 
 /// Only what is a number moves: protection domains, UAR pages, completion queues of verbs calls.
 void Nic::move_to_gpu(const void* address) {
-  if (far_ != nullptr) {
+  if (udp_ != nullptr) {
     throw std::runtime_error(
         "PEAL_SOFTNIC_ENGINE=gpu, and this NIC has an address for UDP (PEAL_SOFTNIC_UDP), which an "
         "engine "

@@ -29,7 +29,7 @@
 namespace peal::softnic {
 
 struct CpuEngine;
-struct FarEnd;
+struct UdpEnd;
 namespace gpu {
 class Client;
 class Exporter;
@@ -59,7 +59,7 @@ class Nic {
 
   /// Which fabric that is, where its files lie, and what the last trouble there was ("": none): see
   /// Fabric. 0 for one that reaches others by UDP.
-  uint64_t fabric() const { return far_ == nullptr ? fabric_.identity() : 0; }
+  uint64_t fabric() const { return udp_ == nullptr ? fabric_.identity() : 0; }
   const std::string& directory() const { return fabric_.directory(); }
   std::string trouble() const { return fabric_.trouble(); }
 
@@ -175,7 +175,7 @@ class Nic {
   Settings settings_;
   PresentedDevice device_;
   Fabric fabric_;
-  std::unique_ptr<FarEnd> far_;  // null without PEAL_SOFTNIC_UDP
+  std::unique_ptr<UdpEnd> udp_;  // null without PEAL_SOFTNIC_UDP
   std::vector<Gid> gids_;
   Router router_;
   std::unique_ptr<gpu::Exporter> exporter_;

@@ -66,7 +66,7 @@ class Requester : private Recovery {
       if (qp.service == Service::kDatagram) return send_datagram(qp);
     }
     const uint16_t lid = destination_lid(qp);
-    if (qp.service == Service::kDcInitiator && is_far(lid)) {
+    if (qp.service == Service::kDcInitiator && cuts_by_mtu(lid)) {
       return fail_local(qp, {mlx5::Syndrome::kLocalQpOperation, nullptr});
     }
     Port* peer = wire_.direct(lid);
@@ -81,15 +81,15 @@ class Requester : private Recovery {
            !(qp.send.phase == Sender::Phase::kRunning && qp.send.direct);
   }
 
-  PEAL_HD bool is_far(uint16_t lid) const {
-    if constexpr (ReachesFar<W>) return wire_.cuts_by_mtu(lid);
+  PEAL_HD bool cuts_by_mtu(uint16_t lid) const {
+    if constexpr (CutsByMtu<W>) return wire_.cuts_by_mtu(lid);
     return false;
   }
   /// Bytes that a packet of the queue pair carries at most.
   PEAL_HD uint32_t segment_of(const QueuePair& qp, uint16_t lid) const {
     const uint32_t most = wire_.segment_bytes(lid);
     const uint32_t mtu = mtu_bytes(qp.attributes.mtu);
-    return is_far(lid) && mtu < most ? mtu : most;
+    return cuts_by_mtu(lid) && mtu < most ? mtu : most;
   }
 
   PEAL_HD static uint16_t destination_lid(const QueuePair& qp) {
@@ -462,7 +462,7 @@ class Requester : private Recovery {
     const bool reads = send.request.opcode == mlx5::Opcode::kRdmaRead;
     if (reads && send.read_bytes + bytes > kReadPacketsInFlight * send.segment) return false;
     // Elsewhere each packet of a READ counts as a request.
-    if (is_far(lid) && send.request.fetches() && owed(qp) >= initiator_depth(qp)) return false;
+    if (cuts_by_mtu(lid) && send.request.fetches() && owed(qp) >= initiator_depth(qp)) return false;
     Packet packet = packet_of(qp, bytes);
     Cursor cursor = send.cursor;
     Payload payload;

@@ -44,7 +44,7 @@ concept FindsWays = requires(const W& wire, const AddressVector& vector, uint8_t
 
 /// A wire some of whose peers expect what the path MTU says, and know no DC.
 template <class W>
-concept ReachesFar = requires(const W& wire, uint16_t lid) {
+concept CutsByMtu = requires(const W& wire, uint16_t lid) {
   { wire.cuts_by_mtu(lid) } -> std::same_as<bool>;
 };
 

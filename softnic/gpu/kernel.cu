@@ -95,10 +95,10 @@ __global__ void __launch_bounds__(2 * kLanes) lossy_kernel(EngineArguments a) {
   __syncthreads();
   if (threadIdx.x == 0) watch(a, &stop);
   if (threadIdx.x != kLanes) return;
-  const DirectWire near = {a.ports, a.lids};
+  const DirectWire lookup = {a.ports, a.lids};
   while (*static_cast<volatile uint32_t*>(&stop) == 0) {
     bool tells = false;
-    lossy_round(near, a.work, a.work_count, wire, clock_ns(), &tells);
+    lossy_round(lookup, a.work, a.work_count, wire, clock_ns(), &tells);
     if (tells) store_relaxed<uint32_t>(&a.watch->attention, 1);
   }
 }

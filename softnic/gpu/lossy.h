@@ -24,8 +24,8 @@ namespace peal::softnic::gpu {
 class LossyWire : public DirectWire {
  public:
   /// Requests of `mine` from here on, at time `now`.
-  PEAL_HD void begin(const DirectWire& near, Port& mine, uint64_t now) {
-    static_cast<DirectWire&>(*this) = near;
+  PEAL_HD void begin(const DirectWire& lookup, Port& mine, uint64_t now) {
+    static_cast<DirectWire&>(*this) = lookup;
     mine_ = &mine;
     now_ = now;
     count_ = 0;
@@ -106,7 +106,7 @@ class LossyWire : public DirectWire {
 /// Every queue pair once, at time `now`; `work` has those of a port side by side. True when
 /// anything happened. `tells` becomes true when a port has something for whoever drives it: an
 /// event, or that its process is to be killed.
-PEAL_HD bool lossy_round(const DirectWire& near, const Assignment* work, uint32_t count,
+PEAL_HD bool lossy_round(const DirectWire& lookup, const Assignment* work, uint32_t count,
                          LossyWire& wire, uint64_t now, bool* tells) {
   // All ports first: what a plan does at this moment precedes what any queue pair does.
   const Port* attended = nullptr;
@@ -117,7 +117,7 @@ PEAL_HD bool lossy_round(const DirectWire& near, const Assignment* work, uint32_
   bool worked = false;
   for (uint32_t i = 0; i < count; ++i) {
     Port& port = *work[i].port;
-    wire.begin(near, port, now);
+    wire.begin(lookup, port, now);
     if (!port.faults->killed) worked |= advance(port, wire, *work[i].qp, now, 1);
     worked |= wire.take_answers();
     if (port.events.count != 0 || port.faults->killed) *tells = true;

@@ -15,49 +15,49 @@ namespace peal::softnic {
 /// A wire (see engine/wire.h). A view: both must outlive it.
 class Wires {
  public:
-  Wires(ShmWire& near, roce::UdpWire* far = nullptr, const Fabric* fabric = nullptr)  // NOLINT
-      : near_(near), far_(far), fabric_(fabric) {}
+  Wires(ShmWire& shm, roce::UdpWire* udp = nullptr, const Fabric* fabric = nullptr)  // NOLINT
+      : shm_(shm), udp_(udp), fabric_(fabric) {}
 
   PacketPath find(const AddressVector& vector, uint8_t port) const {
-    return near_.find(vector, port);
+    return shm_.find(vector, port);
   }
-  Port* direct(uint16_t lid) { return near_.direct(lid); }
+  Port* direct(uint16_t lid) { return shm_.direct(lid); }
   /// Packets there have the size of the path MTU: others expect it.
-  bool cuts_by_mtu(uint16_t lid) const { return is_far(lid); }
+  bool cuts_by_mtu(uint16_t lid) const { return is_remote(lid); }
 
   SendStatus open(uint16_t lid, uint64_t& generation) {
-    return is_far(lid) ? far_->open(lid, generation) : near_.open(lid, generation);
+    return is_remote(lid) ? udp_->open(lid, generation) : shm_.open(lid, generation);
   }
   uint32_t segment_bytes(uint16_t lid) const {
-    return is_far(lid) ? roce::UdpWire::segment_bytes() : near_.segment_bytes(lid);
+    return is_remote(lid) ? roce::UdpWire::segment_bytes() : shm_.segment_bytes(lid);
   }
   SendStatus send(uint16_t lid, const Packet& packet, const Payload& payload) {
-    return is_far(lid) ? far_->send(lid, packet, payload) : near_.send(lid, packet, payload);
+    return is_remote(lid) ? udp_->send(lid, packet, payload) : shm_.send(lid, packet, payload);
   }
   uint64_t position(uint16_t lid) const {
-    return is_far(lid) ? roce::UdpWire::position() : near_.position(lid);
+    return is_remote(lid) ? roce::UdpWire::position() : shm_.position(lid);
   }
   uint64_t consumed(uint16_t lid) {
-    return is_far(lid) ? roce::UdpWire::consumed() : near_.consumed(lid);
+    return is_remote(lid) ? roce::UdpWire::consumed() : shm_.consumed(lid);
   }
   bool lost(uint16_t lid, uint64_t generation) const {
-    return !is_far(lid) && near_.lost(lid, generation);
+    return !is_remote(lid) && shm_.lost(lid, generation);
   }
 
   bool poll(uint64_t now) {
-    bool worked = near_.poll(now);
-    if (far_ != nullptr) worked |= far_->poll(now);
+    bool worked = shm_.poll(now);
+    if (udp_ != nullptr) worked |= udp_->poll(now);
     return worked;
   }
   void flush() {
-    near_.flush();
-    if (far_ == nullptr) return;
-    far_->flush();
-    if (const int error = far_->take_trouble()) report(error);
+    shm_.flush();
+    if (udp_ == nullptr) return;
+    udp_->flush();
+    if (const int error = udp_->take_trouble()) report(error);
   }
 
  private:
-  bool is_far(uint16_t lid) const { return far_ != nullptr && roce::is_remote(lid); }
+  bool is_remote(uint16_t lid) const { return udp_ != nullptr && roce::is_remote(lid); }
 
   void report(int error) const {
     if (fabric_ == nullptr) return;
@@ -67,8 +67,8 @@ class Wires {
     fabric_->report("a datagram to another host", error, error == EMSGSIZE ? why : "");
   }
 
-  ShmWire& near_;
-  roce::UdpWire* far_;
+  ShmWire& shm_;
+  roce::UdpWire* udp_;
   const Fabric* fabric_;  // tells what goes wrong
 };
 
