@@ -24,7 +24,7 @@ enum class Edge : uint8_t {
   kGroupBeforePublish,    // M1 group: lanes of a warp that post together, to the one that publishes
   kRingAfterPosted,       // M1 ring: the acquiring end
   kPostedBeforeDoorbell,  // M2
-  kFarSourceBeforeDoorbell,     // M2 far: a source outside of this GPU's memory
+  kOffGpuSourceBeforeDoorbell,  // M2 off-GPU: a source outside of this GPU's memory
   kRecordBeforeSecondDoorbell,  // M3
   kDoneBeforeReuse,             // M4
   kReuseAfterDone,              // M4 raise: the releasing end

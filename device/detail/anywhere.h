@@ -50,7 +50,7 @@ struct ByLane {
   uint64_t done = 0;           // bytes that were posted
   uint64_t first = 0;          // ticket of the first landing cell
   Ticket last{};               // of the last post
-  std::byte* there = nullptr;  // where both ends are this PE's: the far one
+  std::byte* there = nullptr;  // where both ends are this PE's: the remote one
 };
 
 /// Up to N*4 bytes of payload, in memory order, in registers.
@@ -98,7 +98,7 @@ PEAL_DEVICE_COLD inline bool lies_anywhere(const ContextFields* ctx, const void*
          find_window(ctx->windows, home, 1, Side::kHome).window == nullptr;
 }
 
-/// The far end of a transfer where that is this PE, and the program need not say which of its
+/// The remote end of a transfer where that is this PE, and the program need not say which of its
 /// memory is symmetric; else null.
 PEAL_DEVICE_COLD inline std::byte* own_address(ByLane* move) {
   const ContextFields& ctx = move->state->fields;
@@ -251,12 +251,12 @@ PEAL_DEVICE_COLD Status move_by_lane(ByLane* move) {
   return refuse_home(move->state, move->home, move->bytes, kCall);
 }
 
-/// Does a put or get of `bytes` at `far` whose end at home no NIC knows, or refuses it.
+/// Does a put or get of `bytes` at `there` whose end at home no NIC knows, or refuses it.
 template <Reach R, bool kTogether, Call kCall, class Home>
-PEAL_DEVICE Status by_lane(ContextState* state, const Destination& far, const Home& home,
+PEAL_DEVICE Status by_lane(ContextState* state, const Destination& there, const Home& home,
                            uint64_t bytes) {
   auto* const at = static_cast<std::byte*>(const_cast<void*>(address_of(home)));
-  ByLane move{state, far.queue, far.remote, at, begin_of(home), bytes};
+  ByLane move{state, there.queue, there.remote, at, begin_of(home), bytes};
   in_memory(&move);
   return move_by_lane<R, kTogether, kCall>(&move);
 }

@@ -37,7 +37,7 @@ PEAL_HD bool in_heap(const ContextFields& ctx, const void* address, uint64_t byt
   return within(offset_in(ctx.heap, address), bytes, ctx.heap.bytes);
 }
 
-/// True if all PEs registered the window: it can be the far side of a transfer.
+/// True if all PEs registered the window: it can be the remote end of a transfer.
 PEAL_HD bool symmetric(const Window& w) { return w.rkeys != nullptr || w.direct != nullptr; }
 
 /// What `pe` has of the window.

@@ -121,8 +121,8 @@ PEAL_DEVICE Misuse look_at_rows(const ContextState* state, const CallNote& note,
 
 PEAL_DEVICE Misuse look_at_ranges(const ContextState* state, const CallNote& note) {
   const int me = state->fields.pe;
-  const CallSide far = is_of_words(note.call) ? CallSide::kWord : CallSide::kThere;
-  Misuse found = look_at_rows(state, note, {note.there, note.there_bytes, note.there_pitch}, far,
+  const CallSide there = is_of_words(note.call) ? CallSide::kWord : CallSide::kThere;
+  Misuse found = look_at_rows(state, note, {note.there, note.there_bytes, note.there_pitch}, there,
                               note.pe < 0 ? me : note.pe);
   if (found.mistake != Mistake::kNone) return found;
   found =

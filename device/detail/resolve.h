@@ -145,14 +145,14 @@ PEAL_DEVICE Destination resolve_far(const ContextFields& ctx, const Asked& asked
 }
 
 /// Checks PE, range and alignment; finds how the range is reached: mapped here, or by the queue of
-/// the calling block. `far` is the context again, for what is not at hand.
-PEAL_DEVICE Destination resolve(const ContextFields& ctx, const ContextFields& far,
+/// the calling block. `again` is the context too, for what is not at hand.
+PEAL_DEVICE Destination resolve(const ContextFields& ctx, const ContextFields& again,
                                 const Asked& asked) {
   const auto mapped_at = [](std::byte* at) { return Destination{at, nullptr, {}, Status::kOk}; };
   const Near near = find_near(ctx, asked);
   if (near.here) return mapped_at(near.address);
   return find_near_window(ctx, asked, near, mapped_at,
-                          [&] { return resolve_far(far, asked, near); });
+                          [&] { return resolve_far(again, asked, near); });
 }
 PEAL_DEVICE Destination resolve(const ContextFields& ctx, const Asked& asked) {
   return resolve(ctx, ctx, asked);
@@ -169,9 +169,9 @@ PEAL_DEVICE void resolve_together(const ContextFields& ctx, S scope, Asked asked
     asked.counts = false;
     // Fields that lie in memory, read side by side: behind an acquire each goes there again, and
     // behind a branch one after the other.
-    const ContextFields far = ctx;
+    const ContextFields again = ctx;
     in_memory(&ctx);
-    *found = resolve(ctx, far, asked);
+    *found = resolve(ctx, again, asked);
     in_memory(found);
     if (found->direct != nullptr && found->status == Status::kOk && ctx.state->faults != nullptr) {
       // As a ticket, for which scopes have their shared memory already.
@@ -200,8 +200,8 @@ PEAL_DEVICE_COLD inline Origin resolve_local_elsewhere(const WindowTable* window
                                                        uint32_t rail) {
   const auto [w, offset] = find_window(windows, address, bytes, Side::kHome);
   if (w == nullptr) return {{}, Status::kNotRegistered, 0};
-  // kFarSourceBeforeDoorbell: a queue's own fence may reach no further than this GPU.
-  if (w->far != 0) fence_posted<Reach::kSystem, Edge::kFarSourceBeforeDoorbell>();
+  // kOffGpuSourceBeforeDoorbell: a queue's own fence may reach no further than this GPU.
+  if (w->off_gpu != 0) fence_posted<Reach::kSystem, Edge::kOffGpuSourceBeforeDoorbell>();
   return {{w->iova + offset, w->lkeys[rail]}, Status::kOk, w->dumped};
 }
 

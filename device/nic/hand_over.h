@@ -49,17 +49,18 @@ inline constexpr uint32_t kReadyBatch = 2;  // words of `ready` that are looked 
 /// True where the NIC hears of work behind fences of GPU scope. Before the queue is made it says
 /// kSystem, which is always enough.
 template <AnyQueue Q>
-PEAL_HD bool is_near(const Q& q) {
+PEAL_HD bool fences_gpu(const Q& q) {
   return kMmioMayOvertake && q.fence == NicFence::kGpu;
 }
 
 /// Tells the NIC of everything up to `end`; `nic` is q.nic, or was.
 template <Reach R, AnyQueue Q>
-PEAL_HD void tell_until(Q& q, const typename Q::Model::WorkQueue& nic, uint64_t end, bool near) {
+PEAL_HD void tell_until(Q& q, const typename Q::Model::WorkQueue& nic, uint64_t end,
+                        bool gpu_fence) {
   // kRungBeforePoll, `rung` before the NIC hears: a completion can only be for something that
   // `rung` already covers.
   store_relaxed<R, Edge::kRungBeforePoll>(&q.rung, end);
-  if (near) {
+  if (gpu_fence) {
     Q::Model::template tell<Reach::kGpu>(nic, end);
   } else {
     Q::Model::template tell<Reach::kSystem>(nic, end);
@@ -109,7 +110,7 @@ PEAL_HD void ring_for_all(Q& q, uint64_t word) {
     word = take_ready<R>(q, word);
     const uint64_t end = posted_end(word);
     if (end != load_relaxed<R>(&q.rung)) {
-      tell_until<R>(q, q.nic, end, is_near(q));
+      tell_until<R>(q, q.nic, end, fences_gpu(q));
       continue;
     }
     // Somebody may have left a word behind a gap: then whoever fills it shall look.
@@ -124,7 +125,7 @@ PEAL_HD void ring_for_all(Q& q, uint64_t word) {
 template <Reach R, AnyQueue Q>
 PEAL_HD void ring(Q& q) {
   if constexpr (R == Reach::kLane) {
-    tell_until<R>(q, q.nic, posted_end(load_relaxed<R>(&q.posted)), is_near(q));
+    tell_until<R>(q, q.nic, posted_end(load_relaxed<R>(&q.posted)), fences_gpu(q));
   } else {
     const uint64_t before = fetch_or<R, Edge::kReadyBeforeWanted>(&q.posted, kRinging | kWanted);
     if ((before & kRinging) == 0) ring_for_all<R>(q, before & ~kPostedFlags);
@@ -175,15 +176,15 @@ PEAL_HD void hand_over(Q& q, const Posted& batch, Kept&... kept) {
   const uint64_t end = batch.end();
   const uint64_t word = batch.word();
   // Read ahead of the acquire, behind which each load goes to memory again.
-  const bool near = kRings && is_near(q);
+  const bool gpu_fence = kRings && fences_gpu(q);
   const typename Q::Model::WorkQueue nic = q.nic;
   if constexpr (R == Reach::kLane) {
     store_relaxed<R>(&q.posted, word);
-    if (kRings) tell_until<R>(q, nic, end, near);
+    if (kRings) tell_until<R>(q, nic, end, gpu_fence);
   } else {
     const uint64_t before = fetch_or_acquire<R, Edge::kPublishedBeforeTaken>(&q.posted, kRinging);
     if ((before & (kPostedFlags | kPostedCount)) == batch.first) {
-      if (kRings) tell_until<R>(q, nic, end, near);
+      if (kRings) tell_until<R>(q, nic, end, gpu_fence);
       const uint64_t mine = before | kRinging;
       if (compare_swap_release<R, Edge::kPublishedBeforeTaken>(&q.posted, mine, word) == mine)
         return;

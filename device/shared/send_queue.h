@@ -97,7 +97,7 @@ struct QueueError {
 
 /// The reach of the fences by which a kernel hands work to the NIC. kGpu where the ring, the record
 /// and the heap are in this GPU's memory and the NIC reads them there; a source elsewhere
-/// (Window::far) is fenced by the lane that posts it.
+/// (Window::off_gpu) is fenced by the lane that posts it.
 enum class NicFence : uint32_t { kSystem, kGpu };
 
 /// M is the NIC's model (device/nic/nic.h), and M::WorkQueue what it needs to write requests, to

@@ -34,7 +34,7 @@ struct alignas(16) Window {
               // this PE alone registered it, good as a source or destination at home
   const NicKey* word_rkeys;  // the same memory with strict ordering: signals, atomics, p
   std::byte* const* direct;  // [n_pes]: where the peer's part is mapped here, or null
-  uint16_t far = 0;          // 1: not in the memory of the GPU that runs the kernels
+  uint16_t off_gpu = 0;      // 1: not in the memory of the GPU that runs the kernels
   uint16_t dumped = 0;       // 1: a completion does not say that what the NIC brought is here; a
                              // DUMP behind it does. Edge kAnswerBeforeDump
   uint32_t iova = 0;         // of the part of this PE

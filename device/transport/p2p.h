@@ -139,10 +139,10 @@ PEAL_DEVICE void copy_deep(Scope scope, Unit* to, const Unit* from, uint32_t cou
 
 template <Direction kDirection, class Scope, class Unit>
 PEAL_DEVICE void copy_units(Scope scope, Unit* to, const Unit* from, uint32_t count) {
-  constexpr bool kFar = kDirection == Direction::kGet;
+  constexpr bool kLoadsRemote = kDirection == Direction::kGet;
   if constexpr (std::is_same_v<Scope, Thread>) {
-    copy_in_batches<kFar ? kDeep : kShallow, kDirection>(scope, to, from, count);
-  } else if (kFar && scope.size() < kManyLanes && count > kShallow * scope.size()) {
+    copy_in_batches<kLoadsRemote ? kDeep : kShallow, kDirection>(scope, to, from, count);
+  } else if (kLoadsRemote && scope.size() < kManyLanes && count > kShallow * scope.size()) {
     copy_deep<kDirection>(scope, to, from, count);
   } else {
     copy_in_batches<kShallow, kDirection>(scope, to, from, count);

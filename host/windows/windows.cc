@@ -80,9 +80,9 @@ bool must_flush(const Gpu* gpu, GetFlush asked, bool by_cpu) {
 // Completions lie in the memory of the kernels' GPU, and vouch for what lies there too, if that GPU
 // shows writes in order. A thread that posts for kernels polls in memory of the host, as a CPU
 // does: that vouches for memory of the host.
-bool Windows::must_dump(bool far) const {
+bool Windows::must_dump(bool off_gpu) const {
   const bool by_cpu = transports_.routes.by_nic() == Route::kProxy;
-  if (far && transports_.get_flush == GetFlush::kAuto) return !by_cpu;
+  if (off_gpu && transports_.get_flush == GetFlush::kAuto) return !by_cpu;
   return must_flush(transports_.gpu.get(), transports_.get_flush, by_cpu);
 }
 
@@ -92,9 +92,9 @@ Window Windows::window_of(const Range& range, const RailKeys& lkeys) const {
   window.bytes = range.bytes;
   window.iova = static_cast<uint32_t>(nic::MemoryRegion::first_offset(range.begin));
   std::ranges::copy(lkeys, window.lkeys);
-  const bool far = transports_.gpu && range.bytes != 0 && !transports_.gpu->owns(range.begin);
-  window.far = far ? 1 : 0;
-  window.dumped = must_dump(far) ? 1 : 0;
+  const bool off_gpu = transports_.gpu && range.bytes != 0 && !transports_.gpu->owns(range.begin);
+  window.off_gpu = off_gpu ? 1 : 0;
+  window.dumped = must_dump(off_gpu) ? 1 : 0;
   return window;
 }
 

@@ -143,7 +143,7 @@ class Windows {
   void keep_wanted(PeerMemory& memory, const std::vector<WindowRequest>& requests) const;
   void end_freed();
   void end_local(uint32_t number);
-  bool must_dump(bool far) const;
+  bool must_dump(bool off_gpu) const;
   Window window_of(const Range& range, const RailKeys& lkeys) const;
   void keep(uint32_t number, Entry entry);
   void forget(Entries::iterator entry);

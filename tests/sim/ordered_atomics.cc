@@ -143,7 +143,7 @@ void place_far(simt::Simulation& sim, Job& job, std::vector<std::byte*>* slots) 
     job.key(pe, 4).memory = memory;
     const NicKey* const keys = job.rkeys(pe, Job::kSecondKey);
     Window window{memory, kSecondBytes, {mlx5::key(Job::kSecondKey)}, keys, keys, nullptr};
-    window.far = window.dumped = 1;
+    window.off_gpu = window.dumped = 1;
     job.windows(pe).window[1] = window;
     job.windows(pe).count = 2;
     slots->push_back(memory);

@@ -19,7 +19,7 @@ constexpr EdgeName kEdges[] = {
      "acquire behind the words of `ready` that are taken: none"},
     {Edge::kPostedBeforeDoorbell, "M2", "index_wrap",
      "fence before the record and the doorbell: none"},
-    {Edge::kFarSourceBeforeDoorbell, "M2 far", "far_source",
+    {Edge::kOffGpuSourceBeforeDoorbell, "M2 off-GPU", "off_gpu_source",
      "fence of a source that the queue's does not reach: none"},
     {Edge::kRecordBeforeSecondDoorbell, "M3", "barrier_storm",
      "fence before the register is rung again: none"},

@@ -88,7 +88,7 @@ void index_wrap(simt::Simulation& sim) {
 }
 
 /// Sources in memory that a fence of the queue does not reach: whoever posts sees to them.
-void far_source(simt::Simulation& sim) {
+void off_gpu_source(simt::Simulation& sim) {
   constexpr uint32_t kBytes = 512;
   constexpr uint32_t kLanes = 4;
   JobOptions options = any_options(sim.random());
@@ -105,7 +105,7 @@ void far_source(simt::Simulation& sim) {
     key.memory = memory[pe];
     job.key(pe, 4) = key;
     Window window{memory[pe], kBytes, {mlx5::key(Job::kSecondKey)}, nullptr, nullptr, nullptr};
-    window.far = 1;
+    window.off_gpu = 1;
     job.windows(pe).window[1] = window;
     job.windows(pe).count = 2;
     job.launch(pe, {1, kLanes}, [&, pe] {
@@ -174,7 +174,7 @@ void far_fetches(simt::Simulation& sim) {
     job.key(0, 4).bytes = kBytes;
     job.key(0, 4).memory = memory;
     Window window{memory, kBytes, {mlx5::key(Job::kSecondKey)}, nullptr, nullptr, nullptr};
-    window.far = window.dumped = 1;
+    window.off_gpu = window.dumped = 1;
     job.windows(0).window[1] = window;
     job.windows(0).count = 2;
   }

@@ -47,7 +47,7 @@ void many_lanes(simt::Simulation& sim);
 void owned_queues(simt::Simulation& sim);
 void full_queue(simt::Simulation& sim);
 void index_wrap(simt::Simulation& sim);
-void far_source(simt::Simulation& sim);
+void off_gpu_source(simt::Simulation& sim);
 void fetches(simt::Simulation& sim);
 void landing_cells(simt::Simulation& sim);
 void far_fetches(simt::Simulation& sim);

@@ -11,7 +11,7 @@ constexpr Workload kWorkloads[] = {
     {"owned_queues", owned_queues},
     {"full_queue", full_queue},
     {"index_wrap", index_wrap},
-    {"far_source", far_source},
+    {"off_gpu_source", off_gpu_source},
     {"fetches", fetches},
     {"landing_cells", landing_cells},
     {"far_fetches", far_fetches},

@@ -370,9 +370,9 @@ TEST_F(RuntimeOnGpu, PinsLocalMemoryThatCudaDoesNotKnow) {
     pe.register_local(box, 8);  // the GPU's own: nothing to pin
     // Fails at 438a779, where a fence of system scope in every ring saw to all memory alike.
     const WindowTable& windows = *pe.context().windows;
-    EXPECT_EQ(windows.window[0].far, 0u);
-    EXPECT_EQ(windows.window[1].far, 1u) << "the host's";
-    EXPECT_EQ(windows.window[2].far, 0u);
+    EXPECT_EQ(windows.window[0].off_gpu, 0u);
+    EXPECT_EQ(windows.window[1].off_gpu, 1u) << "the host's";
+    EXPECT_EQ(windows.window[2].off_gpu, 0u);
     pe.barrier();
   });
 }
