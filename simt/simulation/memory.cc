@@ -80,7 +80,7 @@ struct WeakMemory::Granule {
   std::vector<Message> messages;  // oldest first
   std::vector<Seen> seen;
   bool guarded = false;
-  bool far = false;
+  bool of_host = false;
   std::vector<Seen> readers;  // guarded: since the last write
 
   uint32_t last() const { return first + static_cast<uint32_t>(messages.size()) - 1; }
@@ -104,10 +104,14 @@ void WeakMemory::mark(const void* start, size_t bytes, bool Granule::*what) {
   }
 }
 void WeakMemory::guard(const void* start, size_t bytes) { mark(start, bytes, &Granule::guarded); }
-void WeakMemory::set_far(const void* start, size_t bytes) { mark(start, bytes, &Granule::far); }
+void WeakMemory::set_host_memory(const void* start, size_t bytes) {
+  mark(start, bytes, &Granule::of_host);
+}
 
 // Where a clock has what an agent did to memory such as this.
-size_t WeakMemory::entry(const Granule& g, uint64_t agent) { return 2 * agent + (g.far ? 1 : 0); }
+size_t WeakMemory::entry(const Granule& g, uint64_t agent) {
+  return 2 * agent + (g.of_host ? 1 : 0);
+}
 
 void WeakMemory::tick(uint64_t me) {
   Clock& clock = agents_[me].clock;
@@ -259,7 +263,7 @@ void WeakMemory::append(Granule& g, uint64_t me, const void* p, Message message)
   message.agent = static_cast<uint32_t>(me);
   message.clock = writer.clock[2 * me] + (message.late ? 2 : 0);  // the next store is one further
   message.at = operations_;
-  if (g.far && writer.on_bus) {
+  if (g.of_host && writer.on_bus) {
     message.clock = kUnderWay;
     writer.under_way.emplace_back(&g, g.last() + 1);
   }
@@ -274,7 +278,7 @@ void WeakMemory::append(Granule& g, uint64_t me, const void* p, Message message)
   tick(me);
 }
 
-// A read from far memory pushes what is under way there.
+// A read from host memory pushes what is under way there.
 void WeakMemory::arrive(uint64_t me) {
   Agent& agent = agents_[me];
   for (const auto& [granule, at] : agent.under_way) {
@@ -318,7 +322,7 @@ uint64_t WeakMemory::read(uint64_t me, const void* p, unsigned bytes, ModelAcces
                           bool atomic) {
   Granule& g = granule(p);
   // A NIC may have at hand the word that it changes: only what it reads comes from the bus.
-  if (g.far && agents_[me].on_bus && !atomic) arrive(me);
+  if (g.of_host && agents_[me].on_bus && !atomic) arrive(me);
   uint32_t at = g.last();
   if (!atomic && at != g.first) {
     const uint32_t oldest = floor(g, agents_[me]);
@@ -392,8 +396,8 @@ void WeakMemory::fence(uint64_t me, MemoryOrder order, Scope scope) {
     if (scope == Scope::kSystem) publish_clock(me);
     published_.resize(agent.clock.size(), 0);
     Clock released = agent.clock;
-    for (size_t far = 1; far < released.size(); far += 2) {
-      released[far] = std::min(released[far], published_[far]);
+    for (size_t host = 1; host < released.size(); host += 2) {
+      released[host] = std::min(released[host], published_[host]);
     }
     agent.in_block = std::make_shared<const Clock>(std::move(released));
     if (scope != Scope::kBlock) agent.fenced = agent.in_block;

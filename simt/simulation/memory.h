@@ -9,7 +9,7 @@
 //                             is older than the horizon
 //
 // Order is kept in vector clocks with two entries for each agent (a lane of a simulation): what it
-// did to memory of its device or any other, and what it did to memory that is far. A fence of
+// did to memory of its device or any other, and what it did to the host's memory. A fence of
 // device scope lets go of the first only: a device that reads this one's memory sees what was
 // stored there, and not what is on its way elsewhere. Real memory holds the newest value always, so
 // that what is not modelled (set-up, a look after the end) is read and written plainly.
@@ -46,7 +46,8 @@ struct ModelAccess {
   MemoryOrder order = MemoryOrder::kRelaxed;
 };
 
-/// What each agent had done when something was released: near, far, agent by agent.
+/// What each agent had done when something was released: to devices' memory, to the host's, agent
+/// by agent.
 using Clock = std::vector<uint32_t>;
 using Released = std::shared_ptr<const Clock>;
 /// Both of them; either may be null.
@@ -94,8 +95,8 @@ class WeakMemory {
   /// From now on every write into the range must be ordered behind all reads and writes of it, or
   /// the simulation fails: memory that has one user at a time.
   void guard(const void* start, size_t bytes);
-  /// The range is in no device's memory: a fence of device scope does not reach so far.
-  void set_far(const void* start, size_t bytes);
+  /// The range is in no device's memory: a fence of device scope does not reach it.
+  void set_host_memory(const void* start, size_t bytes);
 
   /// From now on [start, start + bytes), multiples of 8, is modelled too, with what it holds; it
   /// stays its owner's. forget() ends that, before the memory goes.
@@ -126,8 +127,8 @@ class WeakMemory {
   void replace(uint64_t me, void* p, unsigned bytes, uint64_t value, ModelAccess access);
 
   /// A release of device scope is seen by other devices too, by what they read of this one's
-  /// memory; what is far it leaves out, unless somebody it heard from fenced that with system
-  /// scope.
+  /// memory; what is the host's it leaves out, unless somebody it heard from fenced that with
+  /// system scope.
   void fence(uint64_t me, MemoryOrder order, Scope scope = Scope::kSystem);
   /// All of `agents` have met: what one did before, all know.
   void meet(const std::vector<uint64_t>& agents);
@@ -148,8 +149,8 @@ class WeakMemory {
   /// Stores of `me` release nothing until it is called with false: a NIC that may reorder.
   void set_unordered(uint64_t me, bool unordered) { agents_[me].unordered = unordered; }
 
-  /// From now on far memory is on another bus than the rest for this agent: nothing that it does is
-  /// behind what it has stored there, until it has read from far memory.
+  /// From now on host memory is on another bus than the rest for this agent: nothing that it does
+  /// is behind what it has stored there, until it has read from host memory.
   void set_on_bus(uint64_t me) { agents_[me].on_bus = true; }
 
   /// Stores that changed something so far.
@@ -175,7 +176,7 @@ class WeakMemory {
     uint32_t pushed = 0;  // own clock of the last push()
     bool unordered = false;
     bool on_bus = false;
-    std::vector<std::pair<Granule*, uint32_t>> under_way;  // messages in far memory
+    std::vector<std::pair<Granule*, uint32_t>> under_way;  // messages in host memory
     const char* what = nullptr;
     const void* where = nullptr;
   };

@@ -136,11 +136,11 @@ void batch_ticket(simt::Simulation& sim) {
 /// Old values that come to memory of the caller, behind what it put there before.
 void fetches_later(simt::Simulation& sim) {
   JobOptions options = any_options(sim.random());
-  const bool far = sim.random().one_in(2);
-  // To the model far memory is also what a fence of the GPU does not reach.
-  if (far) options.fence = NicFence::kSystem;
+  const bool on_host = sim.random().one_in(2);
+  // To the model host memory is also what a fence of the GPU does not reach.
+  if (on_host) options.fence = NicFence::kSystem;
   Job job(sim, options);
-  if (far) job.make_far(0);
+  if (on_host) job.put_on_host(0);
   const uint32_t lanes = 1 + sim.random().below(4);
   job.launch(0, {1, lanes}, [&job] {
     const Context ctx = job.context<Reach::kGpu>(0);

@@ -361,10 +361,10 @@ const NicKey* Job::rkeys(int pe, uint32_t number) {
   return pes_[static_cast<size_t>(pe)]->rkeys[(number >> 8) - 1];
 }
 
-void Job::make_far(int pe) {
+void Job::put_on_host(int pe) {
   Pe& own = *pes_[static_cast<size_t>(pe)];
-  sim_.memory().set_far(own.heap, options_.heap_bytes);
-  sim_.memory().set_far(own.landing, own.used * kLandingBytes);
+  sim_.memory().set_host_memory(own.heap, options_.heap_bytes);
+  sim_.memory().set_host_memory(own.landing, own.used * kLandingBytes);
   own.windows->window[0].dumped = own.state->fields.heap.dumped = 1;
 }
 

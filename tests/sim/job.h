@@ -93,7 +93,7 @@ class Job {
   softnic::Key& key(int pe, uint32_t index);
   const NicKey* rkeys(int pe, uint32_t number);
   /// What a NIC writes into the PE's heap and landing cells is seen late, and the context says so.
-  void make_far(int pe);
+  void put_on_host(int pe);
   /// The PE's queue pairs become ready, for jobs that begin unconnected.
   void connect(int pe);
   /// Misuse that the NICs counted, and queues in error; empty when there is none.

@@ -133,10 +133,10 @@ void rob_deque(const Context& ctx, const Deque& deque, Task* landing, std::vecto
 }
 
 /// Slots in memory of the hosts: window 1, by NIC.
-void place_far(simt::Simulation& sim, Job& job, std::vector<std::byte*>* slots) {
+void place_on_host(simt::Simulation& sim, Job& job, std::vector<std::byte*>* slots) {
   for (int pe = 0; pe < job.options().n_pes; ++pe) {
     auto* const memory = static_cast<std::byte*>(sim.memory().allocate(kSecondBytes, "slots"));
-    sim.memory().set_far(memory, kSecondBytes);
+    sim.memory().set_host_memory(memory, kSecondBytes);
     job.key(pe, 4) = job.key(pe, 1);
     job.key(pe, 4).number = Job::kSecondKey;
     job.key(pe, 4).bytes = kSecondBytes;
@@ -157,7 +157,7 @@ void deque_job(simt::Simulation& sim, bool direct) {
   Job job(sim, options);
   std::vector<std::byte*> slots;
   if (!direct && sim.random().one_in(2)) {
-    place_far(sim, job, &slots);
+    place_on_host(sim, job, &slots);
   } else {
     for (int pe = 0; pe < options.n_pes; ++pe) slots.push_back(job.heap(pe) + kTarget);
   }
@@ -251,9 +251,9 @@ void release_mixed(simt::Simulation& sim) {
   options.n_pes = 3;
   options.settle = true;
   options.map = [](int pe, int peer) { return (pe == 0) == (peer == 0); };
-  options.fence = NicFence::kSystem;  // to the model the GPU's memory is far as well
+  options.fence = NicFence::kSystem;  // to the model the GPU's memory is the host's as well
   Job job(sim, options);
-  job.make_far(2);
+  job.put_on_host(2);
   const uint32_t words = 1 + sim.random().below(12);
   const bool sets = sim.random().one_in(2);
   const auto wait_for = [&job](int pe, int where, uint64_t round) {

@@ -98,7 +98,7 @@ void off_gpu_source(simt::Simulation& sim) {
   for (int pe = 0; pe < 2; ++pe) {
     memory[pe] = static_cast<std::byte*>(
         sim.memory().allocate(kBytes, "host memory of pe " + std::to_string(pe)));
-    sim.memory().set_far(memory[pe], kBytes);
+    sim.memory().set_host_memory(memory[pe], kBytes);
     softnic::Key key = job.key(pe, 1);
     key.number = Job::kSecondKey;
     key.bytes = kBytes;
@@ -156,19 +156,19 @@ void fetches(simt::Simulation& sim) {
 
 /// What fetches bring lies on another bus than their completions: in memory of the host, or all of
 /// it in a GPU that shows a NIC's writes in no order. A kernel that was told looks at once.
-void far_fetches(simt::Simulation& sim) {
+void host_fetches(simt::Simulation& sim) {
   constexpr uint32_t kBytes = 512;
   JobOptions options = any_options(sim.random());
   const bool whole_gpu = sim.random().one_in(2);
-  // To the model far memory is also what a fence of the GPU does not reach.
+  // To the model host memory is also what a fence of the GPU does not reach.
   if (whole_gpu) options.fence = NicFence::kSystem;
   Job job(sim, options);
   auto* memory = static_cast<std::byte*>(sim.memory().allocate(kBytes, "memory of the host"));
   if (whole_gpu) {
     memory = job.heap(0) + kTarget;
-    job.make_far(0);
+    job.put_on_host(0);
   } else {
-    sim.memory().set_far(memory, kBytes);
+    sim.memory().set_host_memory(memory, kBytes);
     job.key(0, 4) = job.key(0, 2);
     job.key(0, 4).number = Job::kSecondKey;
     job.key(0, 4).bytes = kBytes;

@@ -50,7 +50,7 @@ void index_wrap(simt::Simulation& sim);
 void off_gpu_source(simt::Simulation& sim);
 void fetches(simt::Simulation& sim);
 void landing_cells(simt::Simulation& sim);
-void far_fetches(simt::Simulation& sim);
+void host_fetches(simt::Simulation& sim);
 // signals.cc
 void put_signal_thread(simt::Simulation& sim);
 void put_signal_scope(simt::Simulation& sim);

@@ -14,7 +14,7 @@ constexpr Workload kWorkloads[] = {
     {"off_gpu_source", off_gpu_source},
     {"fetches", fetches},
     {"landing_cells", landing_cells},
-    {"far_fetches", far_fetches},
+    {"host_fetches", host_fetches},
     {"put_signal_thread", put_signal_thread},
     {"put_signal_scope", put_signal_scope},
     {"put_signal_direct", put_signal_direct},

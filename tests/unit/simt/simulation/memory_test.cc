@@ -133,10 +133,10 @@ TEST(WeakMemory, AFenceOfBlockScopeIsForItsBlock) {
 }
 
 // A fence of device scope lets another device see what was stored to this one's memory, and not
-// what was stored to memory that is far; whoever fenced that with system scope did it for all.
+// what was stored to the host's memory; whoever fenced that with system scope did it for all.
 TEST(WeakMemory, AFenceOfDeviceScopeLeavesFarMemoryOut) {
-  const auto run = [](World& w, bool far, bool settled) {
-    if (far) w.memory.set_far(w.data, 8);
+  const auto run = [](World& w, bool of_host, bool settled) {
+    if (of_host) w.memory.set_host_memory(w.data, 8);
     w.store(0, w.data, 1, kPlain);
     if (settled) w.memory.fence(0, MemoryOrder::kRelease);
     w.store(0, w.flag, 1, {Scope::kDevice, MemoryOrder::kRelease});
@@ -311,7 +311,7 @@ TEST(WeakMemory, AnAnswerVouchesForWhatWasPushed) {
 
 TEST(WeakMemory, FarStoresAreBehindNothingUntilFarMemoryWasRead) {
   const auto run = [](World& w, bool on_bus, bool read) {
-    w.memory.set_far(w.data, 64);
+    w.memory.set_host_memory(w.data, 64);
     if (on_bus) w.memory.set_on_bus(0);
     w.store(0, w.data, 1, kRelaxed);
     if (read) w.load(0, w.data + 1, kPlain);
