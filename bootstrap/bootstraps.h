@@ -20,7 +20,7 @@
 #include <string_view>
 
 #include "base/fd.h"
-#include "host/base/internet.h"
+#include "base/internet.h"
 #include "host/bootstrap.h"
 
 namespace peal::bootstrap {

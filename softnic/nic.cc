@@ -35,7 +35,7 @@ std::unique_ptr<UdpEnd> udp_end(const Settings& settings, const PresentedDevice&
   return std::make_unique<UdpEnd>(settings);
 }
 
-std::optional<std::array<uint8_t, 16>> address_of(const UdpEnd* end) {
+std::optional<InternetAddress> address_of(const UdpEnd* end) {
   if (end == nullptr) return std::nullopt;
   return end->socket.address().byte;
 }

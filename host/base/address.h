@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "host/base/internet.h"
+#include "base/internet.h"
 
 namespace peal {
 

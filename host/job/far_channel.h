@@ -24,8 +24,8 @@
 #include <vector>
 
 #include "base/fd.h"
+#include "base/internet.h"
 #include "base/run_clock.h"
-#include "host/base/internet.h"
 #include "host/job/message_stream.h"
 #include "host/job/packet.h"
 

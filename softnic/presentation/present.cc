@@ -4,12 +4,9 @@
 // right is an error, never a default.
 #include "softnic/presentation/present.h"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
 #include <bit>
 #include <cctype>
-#include <cstring>
 #include <optional>
 
 #include "base/words.h"
@@ -53,17 +50,6 @@ constexpr Named<GidRule::Source> kSources[] = {{"link", GidRule::Source::kLink},
                                                {"ipv6", GidRule::Source::kIpv6}};
 
 constexpr uint8_t kDefaultEthernetMtu = 3;  // 1024: what fits an Ethernet frame of 1500
-
-/// The 16 bytes of an IPv6 address, or of an IPv4 one as IPv6 maps it.
-std::optional<std::array<uint8_t, 16>> address(string_view text) {
-  std::array<uint8_t, 16> gid = {};
-  const std::string terminated(text);
-  if (inet_pton(AF_INET6, terminated.c_str(), gid.data()) == 1) return gid;
-  gid = {};
-  gid[10] = gid[11] = 0xff;
-  if (inet_pton(AF_INET, terminated.c_str(), gid.data() + 12) == 1) return gid;
-  return std::nullopt;
-}
 
 /// Calls `take` for each part between commas: one at least, empty ones too.
 template <class Take>
@@ -234,7 +220,7 @@ class Line {
       rule.source = source.value;
       if (source.name == from) return rule;
     }
-    const auto literal = address(from);
+    const auto literal = parse_internet(std::string(from));
     if (!literal) {
       fail(word_,
            "a GID is none or TYPE:FROM, FROM one of link, ipv4, ipv6, an IPv4 address, an "
@@ -326,11 +312,6 @@ std::array<uint8_t, 16> link_local_of(const Mac& mac) {
 
 }  // namespace
 
-bool is_ipv4(const uint8_t* gid) {
-  constexpr uint8_t kPrefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-  return std::memcmp(gid, kPrefix, sizeof kPrefix) == 0;
-}
-
 Mac mac_of(uint16_t lid) {
   Mac mac;
   for (size_t i = 0; i < 4; ++i) mac[i] = static_cast<uint8_t>(kMacPrefix >> (24 - 8 * i));
@@ -345,7 +326,7 @@ uint16_t lid_of(const Mac& mac) {
 }
 
 std::vector<Gid> gid_table(const PresentedDevice& device, uint16_t lid, uint64_t guid,
-                           const std::optional<std::array<uint8_t, 16>>& address) {
+                           const std::optional<InternetAddress>& address) {
   std::vector<Gid> table;
   for (const GidRule& rule : device.gids) {
     Gid gid{.used = rule.source != GidRule::Source::kNone, .network = rule.network, .raw = {}};
@@ -368,7 +349,7 @@ std::vector<Gid> gid_table(const PresentedDevice& device, uint16_t lid, uint64_t
       case GidRule::Source::kIpv6:
         gid.raw = {0xfd, 0x70, 0x65, 0x61, 0x6c};
         put(gid.raw, 14, lid, 2);
-        if (address && !is_ipv4(address->data())) gid.raw = *address;
+        if (address && !is_ipv4(*address)) gid.raw = *address;
         break;
       case GidRule::Source::kLiteral:
         gid.raw = rule.gid;

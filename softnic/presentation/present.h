@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/internet.h"
 #include "softnic/engine/attributes.h"
 
 namespace peal::softnic {
@@ -32,7 +33,7 @@ struct GidRule {
   };
   Network network = Network::kInfiniBand;
   Source source = Source::kLink;
-  std::array<uint8_t, 16> gid = {};
+  InternetAddress gid = {};
   bool operator==(const GidRule&) const = default;
 };
 
@@ -123,11 +124,8 @@ Presentation parse_presentation(std::string_view text);
 struct Gid {
   bool used = false;
   Network network = Network::kInfiniBand;
-  std::array<uint8_t, 16> raw = {};
+  InternetAddress raw = {};
 };
-
-/// True for an IPv4 address, as IPv6 maps it, in the 16 bytes of a GID.
-bool is_ipv4(const uint8_t* gid);
 
 using Mac = std::array<uint8_t, 6>;
 
@@ -139,6 +137,6 @@ uint16_t lid_of(const Mac& mac);
 /// The table that `device` has as the NIC at `lid` with that GUID. `address` is its own one, of
 /// IPv6 or of IPv4 as ::ffff:a.b.c.d, if it has one; else it makes one up.
 std::vector<Gid> gid_table(const PresentedDevice& device, uint16_t lid, uint64_t guid,
-                           const std::optional<std::array<uint8_t, 16>>& address = std::nullopt);
+                           const std::optional<InternetAddress>& address = std::nullopt);
 
 }  // namespace peal::softnic

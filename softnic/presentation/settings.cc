@@ -3,7 +3,6 @@
 // Reads PEAL_SOFTNIC_*: a value that cannot be right is an error, never a default.
 #include "softnic/presentation/settings.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,6 +17,7 @@
 #include <string_view>
 
 #include "base/fd.h"
+#include "base/internet.h"
 #include "base/words.h"
 
 namespace peal::softnic {
@@ -51,25 +51,17 @@ bool read_path(string_view text, std::string* path) {
   return text.starts_with('/');
 }
 
-/// An address of one host: no link-local one, which says nothing without its link.
-bool read_address(const std::string& text, std::array<uint8_t, 16>* address) {
-  std::array<uint8_t, 16>& at = *address = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-  if (inet_pton(AF_INET, text.c_str(), &at[12]) == 1) return at[12] != 0 && at[12] < 224;
-  if (inet_pton(AF_INET6, text.c_str(), at.data()) != 1 || is_ipv4(at.data())) return false;
-  const bool link_local = at[0] == 0xfe && (at[1] & 0xc0) == 0x80;
-  return at != std::array<uint8_t, 16>{} && at[0] != 0xff && !link_local;
-}
-
 /// Addresses that a socket can be bound to, between commas.
 bool read_addresses(string_view text, Settings* to) {
   constexpr size_t kMost = 256;
   for (bool more = true; more;) {
     const size_t comma = text.find(',');
-    std::array<uint8_t, 16> address;
-    if (!read_address(std::string(text.substr(0, comma)), &address) || to->udp.size() == kMost) {
-      return false;
-    }
-    to->udp.push_back(address);
+    const std::string one(text.substr(0, comma));
+    const auto address = parse_internet(one);
+    if (!address || !is_of_one_host(*address) || to->udp.size() == kMost) return false;
+    // One of IPv4 is written as such.
+    if (is_ipv4(*address) && one.find(':') != std::string::npos) return false;
+    to->udp.push_back(*address);
     more = comma != string_view::npos;
     if (more) text.remove_prefix(comma + 1);
   }

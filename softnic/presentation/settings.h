@@ -15,12 +15,12 @@
 //   PEAL_SOFTNIC_UDP            addresses to reach others by, one for each NIC              (none)
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/internet.h"
 #include "softnic/engine/fault_plan.h"
 #include "softnic/engine/objects.h"
 #include "softnic/presentation/present.h"
@@ -43,7 +43,7 @@ struct Settings {
   std::optional<uint64_t> placement;
   /// RoCE v2 over UDP: a NIC takes the first whose port is free. Nothing: none does.
   /// Addresses of IPv6, or of IPv4 as ::ffff:a.b.c.d.
-  std::vector<std::array<uint8_t, 16>> udp;
+  std::vector<InternetAddress> udp;
 
   /// Reads the environment. Throws std::invalid_argument naming the variable, its value and what
   /// it may be.

@@ -80,7 +80,7 @@ PacketPath Router::ethernet(const AddressPath& path) const {
   const PortNotice port = Fabric::notice_of(fabric_.find(lid));
   if (!port.active || !port.ethernet || !holds(port.gids, path.gid, source.network)) return route;
   if (source.network == Network::kRoceV2 &&
-      (path.hop_limit == 0 || is_ipv4(source.raw.data()) != is_ipv4(path.gid))) {
+      (path.hop_limit == 0 || is_ipv4(source.raw) != address_in(path.gid).ipv4())) {
     return route;
   }
   route.lid = lid;
@@ -121,7 +121,7 @@ PacketPath Router::way(const AddressVector& vector, uint8_t port) const {
   PacketPath way = route(path);
   const Gid& source = gids_[path.source_gid];
   if (way.network == Network::kRoceV2)
-    way.headers = is_ipv4(source.raw.data()) ? kHeadersIpv4 : kHeadersIpv6;
+    way.headers = is_ipv4(source.raw) ? kHeadersIpv4 : kHeadersIpv6;
   std::copy(source.raw.begin(), source.raw.end(), way.source);
   return way;
 }

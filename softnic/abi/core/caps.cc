@@ -168,7 +168,7 @@ void query_roce_address(const Command& command) {
   const prm::Writer layout = command.out.at(kAnswer);
   layout.set_gid(0, gid.raw.data());
   layout.set_mac({4, 15, 0}, {5, 31, 0}, mac_of(nic.lid()).data());
-  layout.set({6, 11, 8}, is_ipv4(gid.raw.data()) ? 0 : 1);         // l3_type
+  layout.set({6, 11, 8}, is_ipv4(gid.raw) ? 0 : 1);                // l3_type
   layout.set({6, 7, 0}, gid.network == Network::kRoceV2 ? 2 : 0);  // version
 }
 

@@ -3,8 +3,6 @@
 // sendmmsg and recvmmsg over arrays that are set up once.
 #include "softnic/wire/roce/socket.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -14,6 +12,7 @@
 #include <utility>
 
 #include "base/across.h"
+#include "base/internet.h"
 
 namespace peal::softnic::roce {
 
@@ -24,41 +23,7 @@ constexpr size_t kBatch = 64;
 /// largest path MTU, if it is allowed.
 constexpr int kBufferBytes = 4 << 20;
 
-/// As the kernel has it; of an IPv4 address the first 16 bytes.
-union SocketAddress {
-  sockaddr any;
-  sockaddr_in ipv4;
-  sockaddr_in6 ipv6;
-};
-constexpr size_t kPrefix = 12;  // of an address of IPv4
-
-socklen_t bytes_of(const Address& address) {
-  return address.ipv4() ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-}
-
-SocketAddress socket_address(const Address& address) {
-  SocketAddress to{.ipv6 = {}};
-  if (address.ipv4()) {
-    to.ipv4.sin_family = AF_INET;
-    to.ipv4.sin_port = htons(kUdpPort);
-    std::memcpy(&to.ipv4.sin_addr, &address.byte[kPrefix], sizeof to.ipv4.sin_addr);
-  } else {
-    to.ipv6.sin6_family = AF_INET6;
-    to.ipv6.sin6_port = htons(kUdpPort);
-    std::memcpy(&to.ipv6.sin6_addr, address.byte.data(), address.byte.size());
-  }
-  return to;
-}
-
-Address address_in(const SocketAddress& from) {
-  Address address(0, 0, 0, 0);
-  if (from.any.sa_family == AF_INET) {
-    std::memcpy(&address.byte[kPrefix], &from.ipv4.sin_addr, sizeof from.ipv4.sin_addr);
-  } else {
-    std::memcpy(address.byte.data(), &from.ipv6.sin6_addr, address.byte.size());
-  }
-  return address;
-}
+SocketAddress socket_address(const Address& address) { return {address.byte, kUdpPort}; }
 
 void set(const Fd& fd, int level, int name, int value) {
   static_cast<void>(setsockopt(fd.get(), level, name, &value, sizeof value));
@@ -87,29 +52,21 @@ struct Socket::Batch {
     for (size_t i = 0; i < kBatch; ++i) {
       vector[i] = {datagram[i].data(), kMostDatagram};
       message[i] = {};
-      message[i].msg_hdr.msg_name = &address[i];
-      message[i].msg_hdr.msg_namelen = bytes_of(own);
+      message[i].msg_hdr.msg_name = address[i].get();
+      message[i].msg_hdr.msg_namelen = socket_address(own).length();
       message[i].msg_hdr.msg_iov = &vector[i];
       message[i].msg_hdr.msg_iovlen = 1;
     }
   }
 };
 
-std::string name_of(const Address& address) {
-  char name[INET6_ADDRSTRLEN] = "";
-  const bool short_one = address.ipv4();
-  inet_ntop(short_one ? AF_INET : AF_INET6, &address.byte[short_one ? kPrefix : 0], name,
-            sizeof name);
-  return name;
-}
-
 Socket::Socket(const std::vector<Address>& addresses) {
   std::string tried;
   int error = EADDRINUSE;
   for (const Address& address : addresses) {
     const SocketAddress place = socket_address(address);
-    fd_ = Fd(socket(place.any.sa_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (fd_ && bind(fd_.get(), &place.any, bytes_of(address)) == 0) {
+    fd_ = Fd(socket(place.family(), SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (fd_ && bind(fd_.get(), place.get(), place.length()) == 0) {
       address_ = address;
       out_ = std::make_unique<Batch>(address);
       in_ = std::make_unique<Batch>(address);
@@ -124,7 +81,7 @@ Socket::Socket(const std::vector<Address>& addresses) {
       return;
     }
     error = errno;
-    tried += (tried.empty() ? "" : ", ") + name_of(address);
+    tried += (tried.empty() ? "" : ", ") + text_of(address.byte);
   }
   throw std::system_error(error, std::generic_category(),
                           "softnic: UDP port 4791 of " + tried +
@@ -182,12 +139,12 @@ const std::vector<Arrived>& Socket::receive() {
   if (got > 0) hear_others();
   for (int n = 0; n < got; ++n) {
     const auto i = static_cast<size_t>(n);
-    const Arrived one = {.from = address_in(in.address[i]),
-                         .from_port = ntohs(in.address[i].ipv4.sin_port),  // where IPv6 has it, too
+    const Arrived one = {.from = Address(in.address[i].internet()),
+                         .from_port = in.address[i].port(),
                          .memory = in.datagram[i].data(),
                          .bytes = in.message[i].msg_len};
     arrived_.push_back(one);
-    in.message[i].msg_hdr.msg_namelen = bytes_of(address_);
+    in.message[i].msg_hdr.msg_namelen = socket_address(address_).length();
   }
   return arrived_;
 }

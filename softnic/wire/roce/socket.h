@@ -15,8 +15,6 @@
 
 namespace peal::softnic::roce {
 
-std::string name_of(const Address& address);
-
 class Socket : public Datagrams {
  public:
   /// Takes the first of the addresses whose port 4791 is free. Throws std::system_error naming

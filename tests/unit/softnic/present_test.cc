@@ -125,12 +125,12 @@ TEST(Presentation, TakesGidsAsTheyAreWritten) {
       table_of("link=roce gids=none,v2:10.1.2.3,v1:fd00::1,v2:ipv6,v2:::ffff:1.2.3.4");
   ASSERT_EQ(gids.size(), 5u);
   EXPECT_FALSE(gids[0].used);
-  EXPECT_TRUE(is_ipv4(gids[1].raw.data()));
+  EXPECT_TRUE(is_ipv4(gids[1].raw));
   EXPECT_EQ(gids[1].raw[15], 3);
   EXPECT_EQ(gids[2].raw[0], 0xfd);
   EXPECT_EQ(gids[2].network, Network::kRoceV1);
-  EXPECT_FALSE(is_ipv4(gids[3].raw.data()));
-  EXPECT_TRUE(is_ipv4(gids[4].raw.data()));
+  EXPECT_FALSE(is_ipv4(gids[3].raw));
+  EXPECT_TRUE(is_ipv4(gids[4].raw));
 }
 
 TEST(Presentation, MacNamesTheNic) {

@@ -45,7 +45,7 @@ class RoceNics : public ::testing::Test {
 
 std::array<uint8_t, 16> udp_gid(const Nic& nic) {
   for (const Gid& gid : nic.gids()) {
-    if (gid.used && gid.network == Network::kRoceV2 && is_ipv4(gid.raw.data())) return gid.raw;
+    if (gid.used && gid.network == Network::kRoceV2 && is_ipv4(gid.raw)) return gid.raw;
   }
   ADD_FAILURE() << "no address";
   return {};
@@ -211,6 +211,13 @@ TEST_F(RoceNics, WithoutASettingThereIsNoneEither) {
   auto beyond = gid;
   beyond[12] = 127;
   EXPECT_EQ(lid_behind(*nic, beyond), 0);
+}
+
+TEST_F(RoceNics, AnAddressMayBeInBrackets) {
+  ASSERT_EQ(setenv("PEAL_SOFTNIC_UDP", "[fd00::1],fd00::1", 1), 0);
+  const auto udp = Settings::from_environment().udp;
+  ASSERT_EQ(udp.size(), 2u);
+  EXPECT_EQ(udp[0], udp[1]);
 }
 
 TEST_F(RoceNics, WhatIsNoAddressIsAnError) {
