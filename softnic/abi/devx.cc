@@ -77,9 +77,9 @@ void require_same(const Command& command, const Object& object) {
 void query(Opcode opcode, const Command& command, Object& object) {
   require_same(command, object);
   if (opcode == Opcode::kQueryQp && object.kind == ObjectKind::kQp)
-    return query_qp(command, static_cast<QueuePair&>(object));
+    return query_qp(command, static_cast<QpObject&>(object));
   if (opcode == Opcode::kQueryCq && object.kind == ObjectKind::kCq)
-    return query_cq(command, static_cast<CompletionQueue&>(object));
+    return query_cq(command, static_cast<CqObject&>(object));
   if (opcode == Opcode::kQueryDct && object.kind == ObjectKind::kDct)
     return query_dct(command, object);
   refuse(EINVAL);
@@ -88,9 +88,9 @@ void query(Opcode opcode, const Command& command, Object& object) {
 void modify(Opcode opcode, const Command& command, Object& object) {
   require_same(command, object);
   if (opcode == Opcode::kModifyCq && object.kind == ObjectKind::kCq)
-    return modify_cq(command, static_cast<CompletionQueue&>(object));
+    return modify_cq(command, static_cast<CqObject&>(object));
   if (object.kind != ObjectKind::kQp) refuse(EINVAL);
-  modify_qp(command, static_cast<QueuePair&>(object));
+  modify_qp(command, static_cast<QpObject&>(object));
 }
 
 void general(Opcode opcode, const Command& command) {

@@ -31,10 +31,10 @@ GpuQueues::GpuQueues(const Options& options)
     const auto place = nic::QueuePlace::of(layout, umem_, i * layout.bytes());
     cqs_.emplace_back(device_, uar_, place);
     pairs_.emplace_back(device_, domain_, uar_, cqs_.back(), place,
-                        nic::QueuePairConfig{.depth = options.depth});
+                        nic::DrivenQueuePairConfig{.depth = options.depth});
   }
   const nic::Path path = {.mtu = device_.mtu(), .dlid = device_.lid()};
-  for (nic::QueuePair& pair : pairs_) {
+  for (nic::DrivenQueuePair& pair : pairs_) {
     pair.to_init();
     pair.to_rtr({.qpn = pair.number(), .path = path});
     pair.to_rts(path);

@@ -48,7 +48,7 @@ class GpuQueues {
   NicKey word_rkey() const { return words_.rkey(); }
   NicKey source_lkey() const { return source_.lkey(); }
   NicKey source_rkey() const { return source_.rkey(); }
-  nic::QueuePair& pair(uint32_t index) { return pairs_[index]; }
+  nic::DrivenQueuePair& pair(uint32_t index) { return pairs_[index]; }
 
  private:
   Options options_;
@@ -60,8 +60,8 @@ class GpuQueues {
   nic::MemoryRegion data_;
   nic::MemoryRegion words_;
   nic::MemoryRegion source_;
-  std::vector<nic::CompletionQueue> cqs_;
-  std::vector<nic::QueuePair> pairs_;
+  std::vector<nic::DrivenCompletionQueue> cqs_;
+  std::vector<nic::DrivenQueuePair> pairs_;
 };
 
 }  // namespace peal::testing

@@ -44,8 +44,8 @@ class DrivenEnd final : public QueueEnd {
 
   std::shared_ptr<Gpu> page_of_;
   uint64_t* doorbell_;
-  CompletionQueue cq_;
-  QueuePair pair_;
+  DrivenCompletionQueue cq_;
+  DrivenQueuePair pair_;
 };
 
 }  // namespace

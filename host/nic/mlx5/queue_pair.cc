@@ -157,13 +157,13 @@ QueuePlace QueuePlace::of(const QueueMemoryLayout& layout, const QueueRegion& um
           .cq_doorbell = offset + layout.cq_doorbell()};
 }
 
-CompletionQueue::CompletionQueue(const Device& device, const RegisterPage& uar,
-                                 const QueuePlace& place)
+DrivenCompletionQueue::DrivenCompletionQueue(const Device& device, const RegisterPage& uar,
+                                             const QueuePlace& place)
     : object_(device, create_cq(device.event_queue(), uar.number(), place)) {}
 
-QueuePair::QueuePair(const Device& device, const ProtectionDomain& domain, const RegisterPage& uar,
-                     const CompletionQueue& cq, const QueuePlace& place,
-                     const QueuePairConfig& config)
+DrivenQueuePair::DrivenQueuePair(const Device& device, const ProtectionDomain& domain,
+                                 const RegisterPage& uar, const DrivenCompletionQueue& cq,
+                                 const QueuePlace& place, const DrivenQueuePairConfig& config)
     : object_(device, create_qp({.domain = domain.number(),
                                  .uar_page = uar.number(),
                                  .cqn = cq.number(),
@@ -179,7 +179,7 @@ QueuePair::QueuePair(const Device& device, const ProtectionDomain& domain, const
       lag_port_in_rts_(device.capabilities().lag_port_in_rts),
       settings_(limit(device, config.settings)) {}
 
-void QueuePair::to_init() {
+void DrivenQueuePair::to_init() {
   prm::Mailbox<prm::kModifyQpIn> in(Command::kReset2Init, number());
   in.set(prm::qpc::kPathMigration, prm::kPathMigrated);
   in.set(prm::qpc::kPkeyIndex, partition_);
@@ -192,7 +192,7 @@ void QueuePair::to_init() {
   object_.modify(in.data(), in.bytes());
 }
 
-void QueuePair::to_rtr(const RemoteQueue& remote) {
+void DrivenQueuePair::to_rtr(const RemoteQueue& remote) {
   prm::Mailbox<prm::kModifyQpIn> in(Command::kInit2Rtr, number());
   in.set(prm::qpc::kMtu, remote.path.mtu);
   in.set(prm::qpc::kLogMaxMessage, settings_.log_max_message);
@@ -210,7 +210,7 @@ void QueuePair::to_rtr(const RemoteQueue& remote) {
   object_.modify(in.data(), in.bytes());
 }
 
-void QueuePair::to_rts(const Path& path, uint32_t psn) {
+void DrivenQueuePair::to_rts(const Path& path, uint32_t psn) {
   prm::Mailbox<prm::kModifyQpIn> in(Command::kRtr2Rts, number());
   in.set(prm::qpc::kAckTimeout, path.ack_timeout);
   in.set(prm::qpc::kLogInitiatorDepth, path.log_initiator_depth);
@@ -226,12 +226,12 @@ void QueuePair::to_rts(const Path& path, uint32_t psn) {
   object_.modify(again.data(), again.bytes());
 }
 
-void QueuePair::to_reset() {
+void DrivenQueuePair::to_reset() {
   const prm::Mailbox<prm::kShortIn> in(Command::k2Reset, number());
   object_.modify(in.data(), in.bytes());
 }
 
-QueueState QueuePair::query_state() const {
+QueueState DrivenQueuePair::query_state() const {
   const prm::Mailbox<prm::kShortIn> in(Command::kQueryQp, number());
   prm::Mailbox<prm::kQueryQpOut> out;
   object_.query(in.data(), in.bytes(), out.data(), out.bytes());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Queues that a GPU drives, created by firmware commands in memory of the caller's. The order of
-// calls: CompletionQueue, QueuePair (reset), exchange ends with the peer, to_init, to_rtr,
-// to_rts. From then on only the device code touches the memory.
+// calls: DrivenCompletionQueue, DrivenQueuePair (reset), exchange ends with the peer, to_init,
+// to_rtr, to_rts. From then on only the device code touches the memory.
 #pragma once
 
 #include <cstdint>
@@ -58,9 +58,9 @@ struct QueuePlace {
 
 /// A collapsed completion queue: one 64-byte entry, always overwritten by the newest completion;
 /// overruns are ignored, no events.
-class CompletionQueue {
+class DrivenCompletionQueue {
  public:
-  CompletionQueue(const Device& device, const RegisterPage& uar, const QueuePlace& place);
+  DrivenCompletionQueue(const Device& device, const RegisterPage& uar, const QueuePlace& place);
   uint32_t number() const { return object_.number(); }
 
  private:
@@ -68,19 +68,20 @@ class CompletionQueue {
 };
 
 /// What one queue pair is to be.
-struct QueuePairConfig {
+struct DrivenQueuePairConfig {
   uint32_t depth = 0;  // work queue blocks: a power of two
   QueuePairSettings settings = {};
 };
 
 /// A reliable connection with a send queue and no receive queue. Remote write, read and atomics are
 /// allowed.
-class QueuePair {
+class DrivenQueuePair {
  public:
   /// Makes a queue pair in reset state. `place` has room for `config.depth` blocks. Throws
   /// kInvalidArgument for a depth that the NIC cannot do, kSystem if it refuses.
-  QueuePair(const Device& device, const ProtectionDomain& domain, const RegisterPage& uar,
-            const CompletionQueue& cq, const QueuePlace& place, const QueuePairConfig& config);
+  DrivenQueuePair(const Device& device, const ProtectionDomain& domain, const RegisterPage& uar,
+                  const DrivenCompletionQueue& cq, const QueuePlace& place,
+                  const DrivenQueuePairConfig& config);
 
   uint32_t number() const { return object_.number(); }
 

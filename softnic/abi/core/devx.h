@@ -41,11 +41,11 @@ struct Command {
 void require_lengths(const Command& command, size_t in, size_t out);
 
 /// Handle of a queue pair made by CREATE_QP, and so on. Freed through the context's table.
-struct DevxQp : QueuePair, mlx5dv_devx_obj {
-  using QueuePair::QueuePair;
+struct DevxQp : QpObject, mlx5dv_devx_obj {
+  using QpObject::QpObject;
 };
-struct DevxCq : CompletionQueue, mlx5dv_devx_obj {
-  using CompletionQueue::CompletionQueue;
+struct DevxCq : CqObject, mlx5dv_devx_obj {
+  using CqObject::CqObject;
   uint32_t period = 0;  // moderation: kept for QUERY_CQ, without effect as nothing interrupts
   uint32_t max_count = 0;
   bool doorbell_on_gpu = false;
@@ -53,10 +53,10 @@ struct DevxCq : CompletionQueue, mlx5dv_devx_obj {
 mlx5dv_devx_obj* create_cq(const Command& command);
 mlx5dv_devx_obj* create_qp(const Command& command);
 mlx5dv_devx_obj* create_pd(const Command& command);
-void query_cq(const Command& command, CompletionQueue& cq);
-void modify_cq(const Command& command, CompletionQueue& cq);
-void query_qp(const Command& command, QueuePair& qp);
-void modify_qp(const Command& command, QueuePair& qp);
+void query_cq(const Command& command, CqObject& cq);
+void modify_cq(const Command& command, CqObject& cq);
+void query_qp(const Command& command, QpObject& qp);
+void modify_qp(const Command& command, QpObject& qp);
 void query_hca_cap(const Command& command);
 void query_roce_address(const Command& command);
 void query_lag(const Command& command);

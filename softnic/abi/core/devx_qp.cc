@@ -128,7 +128,7 @@ void read_ordering(const PresentedDevice& device, const prm::Reader& context,
   to->in_order = forced ? !to->any_order : device.orders(to->path.service_level);
 }
 
-void read_rtr(const QueuePair& qp, const prm::Reader& context, QueuePairAttributes* to) {
+void read_rtr(const QpObject& qp, const prm::Reader& context, QueuePairAttributes* to) {
   const PresentedDevice& device = qp.nic().device();
   to->mtu = static_cast<uint8_t>(context.get(qpc::kMtu));
   if (to->mtu < 1 || to->mtu > device.mtu) fail(Syndrome::kMtu);
@@ -289,7 +289,7 @@ mlx5dv_devx_obj* create_qp(const Command& command) {
   return command.context.adopt(std::move(qp));
 }
 
-void modify_qp(const Command& command, QueuePair& qp) {
+void modify_qp(const Command& command, QpObject& qp) {
   auto opcode = static_cast<Opcode>(command.in.get(prm::kOpcode));
   const Transition step = right_of(kTransitions, opcode, kNone);
   if (step == kNone) refuse(EINVAL);
@@ -315,7 +315,7 @@ void modify_qp(const Command& command, QueuePair& qp) {
   require_ok(qp.nic().modify_qp(qp.number, from, to));
 }
 
-void query_qp(const Command& command, QueuePair& qp) {
+void query_qp(const Command& command, QpObject& qp) {
   require_lengths(command, prm::kHeaderBytes, prm::kQueueCommandBytes);
   QueuePairAttributes now;
   require_ok(qp.nic().query_qp(qp.number, &now));

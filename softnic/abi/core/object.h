@@ -86,14 +86,14 @@ using Buffer = std::unique_ptr<std::byte, std::function<void(std::byte*)>>;
 Buffer allocate_buffer(size_t bytes);
 
 /// A queue pair the NIC works for, made by DEVX or by verbs.
-class QueuePair : public NicObject<ObjectKind::kQp, &Nic::destroy_qp> {
+class QpObject : public NicObject<ObjectKind::kQp, &Nic::destroy_qp> {
  public:
   using NicObject::NicObject;
   QueuePairConfig config;
 };
 
 /// A completion queue, made by DEVX or by verbs.
-class CompletionQueue : public NicObject<ObjectKind::kCq, &Nic::destroy_cq> {
+class CqObject : public NicObject<ObjectKind::kCq, &Nic::destroy_cq> {
  public:
   using NicObject::NicObject;
   CompletionQueueConfig config;

@@ -157,7 +157,7 @@ void VerbsQueuePair::describe(mlx5dv_qp* out) {
 }
 
 Refusal VerbsQueuePair::retire() {
-  Refusal refusal = QueuePair::retire();
+  Refusal refusal = QpObject::retire();
   if (refusal.refused()) return refusal;
   forget_requests();
   Context::of(qp_base.context).set_pollable(number, nullptr);

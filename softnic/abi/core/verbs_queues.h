@@ -115,13 +115,10 @@ struct Completion {
   uint64_t timestamp;
 };
 
-class VerbsCq : public CompletionQueue,
-                public ibv_cq_ex,
-                public CompletionListener,
-                public Reporter {
+class VerbsCq : public CqObject, public ibv_cq_ex, public CompletionListener, public Reporter {
  public:
   explicit VerbsCq(Context& of)
-      : CompletionQueue(of), ibv_cq_ex{}, Reporter(mutex, cond, async_events_completed) {}
+      : CqObject(of), ibv_cq_ex{}, Reporter(mutex, cond, async_events_completed) {}
   ~VerbsCq() override;
   void completed() override { static_cast<CompletionChannel*>(channel)->waiting.push(this); }
   ibv_cq* plain() { return reinterpret_cast<ibv_cq*>(static_cast<ibv_cq_ex*>(this)); }
@@ -211,9 +208,9 @@ class VerbsQp : public ibv_qp_ex, public Reporter {
 void drop_completions(VerbsCq& cq, VerbsQp& leaving);
 
 /// Reliable connection, datagrams, or DC initiator.
-class VerbsQueuePair : public QueuePair, public VerbsQp {
+class VerbsQueuePair : public QpObject, public VerbsQp {
  public:
-  using QueuePair::QueuePair;
+  using QpObject::QpObject;
   Refusal retire() override;
   Object& object() override { return *this; }
   VerbsQueuePair* queue_pair() override { return this; }

@@ -68,9 +68,9 @@ class Mlx5Path : public nic::FakeRdmaTest {
     alignas(64) std::byte memory[64] = {};
     const nic::QueueRegion umem(device, {memory, sizeof memory});
     const auto place = nic::QueuePlace::of(nic::QueueMemoryLayout{1024}, umem, 0);
-    const nic::CompletionQueue cq(device, uar, place);
-    nic::QueuePair pair(device, domain, uar, cq, place,
-                        {.depth = 1024, .settings = {.order = order}});
+    const nic::DrivenCompletionQueue cq(device, uar, place);
+    nic::DrivenQueuePair pair(device, domain, uar, cq, place,
+                              {.depth = 1024, .settings = {.order = order}});
     const nic::Path path = path_to(device, endpoint_of(device, pair.number()), remote);
     fake_.commands.clear();
     pair.to_init();

@@ -116,8 +116,8 @@ class Golden : public FakeRdmaTest {
     fake_.commands.clear();
   }
 
-  QueuePair queue(const QueuePairConfig& config = {.depth = 1024}) {
-    return QueuePair(device_, domain_, uar_, cq_, place_, config);
+  DrivenQueuePair queue(const DrivenQueuePairConfig& config = {.depth = 1024}) {
+    return DrivenQueuePair(device_, domain_, uar_, cq_, place_, config);
   }
   const std::vector<uint32_t>& last() const { return fake_.commands.back(); }
 
@@ -127,7 +127,7 @@ class Golden : public FakeRdmaTest {
   RegisterPage uar_;
   QueueRegion umem_;
   QueuePlace place_;
-  CompletionQueue cq_;
+  DrivenCompletionQueue cq_;
 };
 
 TEST_F(Golden, QueryHcaCap) {
@@ -138,7 +138,7 @@ TEST_F(Golden, QueryHcaCap) {
 }
 
 TEST_F(Golden, CreateCq) {
-  const CompletionQueue cq(device_, uar_, place_);
+  const DrivenCompletionQueue cq(device_, uar_, place_);
   EXPECT_EQ(last().size(), 272u / 4);
   EXPECT_EQ(nonzero(last()), (Words{{0, 0x04000000},
                                     {4, 0x02120000},  // dbr_umem_valid, cc, oi
@@ -153,7 +153,7 @@ TEST_F(Golden, CreateCq) {
 }
 
 TEST_F(Golden, CreateQp) {
-  const QueuePair pair = queue({.depth = 1024});
+  const DrivenQueuePair pair = queue({.depth = 1024});
   EXPECT_EQ(last().size(), 272u / 4);
   EXPECT_EQ(nonzero(last()), (Words{{0, 0x05000000},
                                     {6, 0x00001800},   // RC, migrated
@@ -189,7 +189,7 @@ TEST_F(Golden, CreateQpWithTheClockOfTheNic) {
     fake_.general_capabilities[34] = general << 30;  // sq_ts_format
     fake_.roce_capabilities[0] = roce;               // qp_ts_format
     const Device device(library(), "");
-    const QueuePair pair(device, domain_, uar_, cq_, place_, {.depth = 1024});
+    const DrivenQueuePair pair(device, domain_, uar_, cq_, place_, {.depth = 1024});
     return last()[8] & 0xc0;
   };
   EXPECT_EQ(format_with(0, 0), 0u) << "ticks only: the field may be unknown";
@@ -205,7 +205,7 @@ TEST_F(Golden, Reset2InitWithPartitionAndCounters) {
   fake_.pkeys = {0x7fff, 0, 0x8001};
   fake_.counter_set = 0x3c;
   const Device device(library(), "");
-  QueuePair pair(device, domain_, uar_, cq_, place_, {.depth = 1024});
+  DrivenQueuePair pair(device, domain_, uar_, cq_, place_, {.depth = 1024});
   pair.to_init();
   EXPECT_EQ(nonzero(last()), (Words{{0, 0x05020000},
                                     {2, 0x4d5e6f},
@@ -244,7 +244,7 @@ TEST_F(Golden, TransitionsOfABond) {
   fake_.general_capabilities[19] = 2;
   fake_.lag_state = 1;
   const Device device(library(), "");
-  QueuePair pair(device, domain_, uar_, cq_, place_, {.depth = 1024});
+  DrivenQueuePair pair(device, domain_, uar_, cq_, place_, {.depth = 1024});
   const Path path = {.mtu = 5, .dlid = 0xbeef, .lag_port = 2};
   pair.to_rtr({.qpn = 0xfedcba, .path = path});
   EXPECT_EQ(last()[4], 0x8000u);      // opt_param_mask
@@ -279,20 +279,20 @@ TEST_F(Golden, Rtr2Rts) {
 }
 
 TEST_F(Golden, Stop) {
-  QueuePair pair = queue();
+  DrivenQueuePair pair = queue();
   pair.to_reset();
   EXPECT_EQ(last(), (std::vector<uint32_t>{0x050a0000, 0, 0x4d5e6f, 0}));
 }
 
 TEST_F(Golden, QueryQp) {
   fake_.qp_state = 6;
-  const QueuePair pair = queue();
+  const DrivenQueuePair pair = queue();
   EXPECT_EQ(pair.query_state(), QueueState::kError);
   EXPECT_EQ(last(), (std::vector<uint32_t>{0x050b0000, 0, 0x4d5e6f, 0}));
 }
 
 TEST_F(Golden, SettingsReachTheirFields) {
-  QueuePair pair = queue(
+  DrivenQueuePair pair = queue(
       {.depth = 16,
        .settings = {.atomic_mode = 1, .log_max_message = 20, .min_rnr_timer = 1, .rnr_retry = 6}});
   const Path path = {.mtu = 3,
@@ -318,7 +318,7 @@ TEST_F(Golden, SettingsReachTheirFields) {
 TEST_F(Golden, MessagesStayWithinWhatTheNicCanDo) {
   fake_.general_capabilities[14] = 28u << 24;
   const Device smaller(library(), "");
-  QueuePair pair(smaller, domain_, uar_, cq_, place_, {.depth = 1024});
+  DrivenQueuePair pair(smaller, domain_, uar_, cq_, place_, {.depth = 1024});
   pair.to_rtr({.qpn = 1, .path = {.mtu = 5}});
   EXPECT_EQ(last()[8], 0xbc000000u);  // log_msg_max 28
 }
@@ -331,7 +331,7 @@ TEST_F(Golden, RefusesDepthsTheNicCannotDo) {
   fake_.general_capabilities[4] = 9u << 16;
   const Device smaller(library(), "");
   refusal(ErrorCode::kInvalidArgument,
-          [&] { QueuePair(smaller, domain_, uar_, cq_, place_, {.depth = 1024}); });
+          [&] { DrivenQueuePair(smaller, domain_, uar_, cq_, place_, {.depth = 1024}); });
 }
 
 TEST_F(Golden, ARefusedCreationTellsStatusAndSyndrome) {
@@ -343,7 +343,7 @@ TEST_F(Golden, ARefusedCreationTellsStatusAndSyndrome) {
 }
 
 TEST_F(Golden, ARefusedTransitionTellsStatusAndSyndrome) {
-  QueuePair pair = queue();
+  DrivenQueuePair pair = queue();
   fake_.refuse_command = 0x504;
   fake_.refuse_status = 0x10;
   expect_in(refusal(ErrorCode::kSystem, [&] { pair.to_rts({}); }),
@@ -357,18 +357,18 @@ TEST_F(Golden, ARefusedTransitionTellsStatusAndSyndrome) {
 TEST_F(Golden, ACommandThatNeverReachedTheNicTellsTheErrno) {
   fake_.refuse_command = 0x400;
   fake_.refuse_errno = ENOMEM;
-  expect_in(refusal(ErrorCode::kSystem, [&] { CompletionQueue(device_, uar_, place_); }),
+  expect_in(refusal(ErrorCode::kSystem, [&] { DrivenCompletionQueue(device_, uar_, place_); }),
             {"CREATE_CQ not carried out: Cannot allocate memory"});
   fake_.refuse_errno = EPERM;
-  expect_in(refusal(ErrorCode::kUnsupported, [&] { CompletionQueue(device_, uar_, place_); }),
+  expect_in(refusal(ErrorCode::kUnsupported, [&] { DrivenCompletionQueue(device_, uar_, place_); }),
             {"CREATE_CQ", "DEVX"});
 }
 
 TEST_F(Golden, OwnersDestroyTheirObjectOnce) {
   const int before = fake_.live;
   {
-    QueuePair pair = queue();
-    QueuePair moved = std::move(pair);
+    DrivenQueuePair pair = queue();
+    DrivenQueuePair moved = std::move(pair);
     EXPECT_EQ(fake_.live, before + 1);
     moved = queue();
     EXPECT_EQ(fake_.live, before + 1);

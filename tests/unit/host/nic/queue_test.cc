@@ -68,7 +68,7 @@ class Queue {
         pair_(nic.device(), nic.domain(), nic.uar(), cq_, place_, {.depth = kDepth}),
         path_{.mtu = nic.device().mtu(), .dlid = nic.device().lid()} {}
 
-  QueuePair& pair() { return pair_; }
+  DrivenQueuePair& pair() { return pair_; }
   Path& path() { return path_; }  // of the next connection
 
   /// `psn` of what this end sends, `expected` of what it receives.
@@ -146,8 +146,8 @@ class Queue {
   Nic& nic_;
   std::byte* base_;
   QueuePlace place_;
-  CompletionQueue cq_;
-  QueuePair pair_;
+  DrivenCompletionQueue cq_;
+  DrivenQueuePair pair_;
   Path path_;
   uint16_t posted_ = 0;
 };
@@ -291,23 +291,26 @@ TEST(NicQueue, IsRefusedOutsideItsUmem) {
   Nic nic(1);
   const uint64_t beyond = uint64_t{1} << 30;
   const QueuePlace place = QueuePlace::of(nic.layout(), nic.umem(), beyond);
-  expect_in(refusal(ErrorCode::kSystem, [&] { CompletionQueue(nic.device(), nic.uar(), place); }),
-            {"CREATE_CQ refused"});
-  const QueuePlace inside = QueuePlace::of(nic.layout(), nic.umem(), 0);
-  const CompletionQueue cq(nic.device(), nic.uar(), inside);
   expect_in(
-      refusal(
-          ErrorCode::kSystem,
-          [&] { QueuePair(nic.device(), nic.domain(), nic.uar(), cq, place, {.depth = kDepth}); }),
-      {"CREATE_QP refused"});
+      refusal(ErrorCode::kSystem, [&] { DrivenCompletionQueue(nic.device(), nic.uar(), place); }),
+      {"CREATE_CQ refused"});
+  const QueuePlace inside = QueuePlace::of(nic.layout(), nic.umem(), 0);
+  const DrivenCompletionQueue cq(nic.device(), nic.uar(), inside);
+  expect_in(refusal(ErrorCode::kSystem,
+                    [&] {
+                      DrivenQueuePair(nic.device(), nic.domain(), nic.uar(), cq, place,
+                                      {.depth = kDepth});
+                    }),
+            {"CREATE_QP refused"});
 }
 
 TEST(NicQueue, IsRefusedWithAnUnknownUmem) {
   Nic nic(1);
   QueuePlace place = QueuePlace::of(nic.layout(), nic.umem(), 0);
   place.umem += 1000;
-  expect_in(refusal(ErrorCode::kSystem, [&] { CompletionQueue(nic.device(), nic.uar(), place); }),
-            {"CREATE_CQ refused", "syndrome"});
+  expect_in(
+      refusal(ErrorCode::kSystem, [&] { DrivenCompletionQueue(nic.device(), nic.uar(), place); }),
+      {"CREATE_CQ refused", "syndrome"});
 }
 
 TEST(NicQueue, SharesOneSlabWithManyOthers) {
@@ -336,8 +339,9 @@ TEST(NicQueue, LiesAnywhereInHugePages) {
   const QueueRegion umem(nic.device(), {memory.address(), memory.bytes()});
   for (size_t i = 0; i < kQueues; ++i) {
     const QueuePlace place = QueuePlace::of(layout, umem, i * layout.bytes());
-    const CompletionQueue cq(nic.device(), nic.uar(), place);
-    const QueuePair pair(nic.device(), nic.domain(), nic.uar(), cq, place, {.depth = layout.depth});
+    const DrivenCompletionQueue cq(nic.device(), nic.uar(), place);
+    const DrivenQueuePair pair(nic.device(), nic.domain(), nic.uar(), cq, place,
+                               {.depth = layout.depth});
     EXPECT_NE(pair.number(), 0u);
   }
 }
