@@ -14,7 +14,7 @@
 namespace peal::softnic::abi::devx {
 namespace {
 
-using prm::Opcode;
+using prm::CommandOpcode;
 
 struct Mailboxes {
   const void* in;
@@ -25,7 +25,7 @@ struct Mailboxes {
 
 /// Runs one command on a copy of `in`. A firmware refusal goes into `out` and becomes an errno.
 void execute(Context& context, const Mailboxes& boxes,
-             const std::function<void(Opcode, const Command&)>& handler) {
+             const std::function<void(CommandOpcode, const Command&)>& handler) {
   require_devx(context);
   if (boxes.in == nullptr || boxes.out == nullptr) refuse(EINVAL);
   if (boxes.in_bytes < prm::kHeaderBytes || boxes.out_bytes < prm::kHeaderBytes) refuse(EINVAL);
@@ -36,7 +36,7 @@ void execute(Context& context, const Mailboxes& boxes,
   Command command{context, prm::Reader(copy), prm::Writer(answer)};
   int error = 0;
   try {
-    handler(static_cast<Opcode>(command.in.get(prm::kOpcode)), command);
+    handler(static_cast<CommandOpcode>(command.in.get(prm::kOpcode)), command);
   } catch (const CommandError& refused) {
     std::memset(answer.data(), 0, answer.size());
     command.out.set(prm::kStatus, static_cast<uint32_t>(refused.status));
@@ -47,22 +47,22 @@ void execute(Context& context, const Mailboxes& boxes,
   if (error != 0) refuse(error);
 }
 
-constexpr Row<Opcode, mlx5dv_devx_obj* (*)(const Command&)> kMakers[] = {
-    {Opcode::kCreateCq, create_cq},   {Opcode::kCreateQp, create_qp},
-    {Opcode::kCreateDct, create_dct}, {Opcode::kCreateRmp, create_rmp},
-    {Opcode::kAllocPd, create_pd},
+constexpr Row<CommandOpcode, mlx5dv_devx_obj* (*)(const Command&)> kMakers[] = {
+    {CommandOpcode::kCreateCq, create_cq},   {CommandOpcode::kCreateQp, create_qp},
+    {CommandOpcode::kCreateDct, create_dct}, {CommandOpcode::kCreateRmp, create_rmp},
+    {CommandOpcode::kAllocPd, create_pd},
 };
-constexpr Row<Opcode, void (*)(const Command&)> kGeneral[] = {
-    {Opcode::kQueryHcaCap, query_hca_cap},
-    {Opcode::kQueryRoceAddress, query_roce_address},
-    {Opcode::kQueryLag, query_lag},
-    {Opcode::kQueryHcaVportContext, query_hca_vport_context},
+constexpr Row<CommandOpcode, void (*)(const Command&)> kGeneral[] = {
+    {CommandOpcode::kQueryHcaCap, query_hca_cap},
+    {CommandOpcode::kQueryRoceAddress, query_roce_address},
+    {CommandOpcode::kQueryLag, query_lag},
+    {CommandOpcode::kQueryHcaVportContext, query_hca_vport_context},
 };
 
-mlx5dv_devx_obj* create(Opcode opcode, const Command& command) {
+mlx5dv_devx_obj* create(CommandOpcode opcode, const Command& command) {
   // The kernel lets it through, this firmware does not know it: keys come from ibv_reg_mr.
-  if (opcode == Opcode::kCreateMkey) {
-    fail(prm::Syndrome::kUnknownOpcode, CommandStatus::kBadOperation);
+  if (opcode == CommandOpcode::kCreateMkey) {
+    fail(prm::CommandSyndrome::kUnknownOpcode, CommandStatus::kBadOperation);
   }
   const auto make = right_of(kMakers, opcode, {});
   if (make == nullptr) refuse(EINVAL);
@@ -74,36 +74,36 @@ void require_same(const Command& command, const Object& object) {
   if (command.in.get(prm::kNumber) != object.number) refuse(EINVAL);
 }
 
-void query(Opcode opcode, const Command& command, Object& object) {
+void query(CommandOpcode opcode, const Command& command, Object& object) {
   require_same(command, object);
-  if (opcode == Opcode::kQueryQp && object.kind == ObjectKind::kQp)
+  if (opcode == CommandOpcode::kQueryQp && object.kind == ObjectKind::kQp)
     return query_qp(command, static_cast<QpObject&>(object));
-  if (opcode == Opcode::kQueryCq && object.kind == ObjectKind::kCq)
+  if (opcode == CommandOpcode::kQueryCq && object.kind == ObjectKind::kCq)
     return query_cq(command, static_cast<CqObject&>(object));
-  if (opcode == Opcode::kQueryDct && object.kind == ObjectKind::kDct)
+  if (opcode == CommandOpcode::kQueryDct && object.kind == ObjectKind::kDct)
     return query_dct(command, object);
   refuse(EINVAL);
 }
 
-void modify(Opcode opcode, const Command& command, Object& object) {
+void modify(CommandOpcode opcode, const Command& command, Object& object) {
   require_same(command, object);
-  if (opcode == Opcode::kModifyCq && object.kind == ObjectKind::kCq)
+  if (opcode == CommandOpcode::kModifyCq && object.kind == ObjectKind::kCq)
     return modify_cq(command, static_cast<CqObject&>(object));
   if (object.kind != ObjectKind::kQp) refuse(EINVAL);
   modify_qp(command, static_cast<QpObject&>(object));
 }
 
-void general(Opcode opcode, const Command& command) {
+void general(CommandOpcode opcode, const Command& command) {
   const auto answer = right_of(kGeneral, opcode, {});
   if (answer == nullptr) refuse(EINVAL);  // not on the kernel's list for commands without an object
   answer(command);
 }
 
-using Handler = void (*)(Opcode, const Command&, Object&);
+using Handler = void (*)(CommandOpcode, const Command&, Object&);
 
 void ask(Object& object, const Mailboxes& boxes, Handler handler) {
   execute(object.owner, boxes,
-          [&](Opcode opcode, const Command& command) { handler(opcode, command, object); });
+          [&](CommandOpcode opcode, const Command& command) { handler(opcode, command, object); });
 }
 
 int on_object(Object& object, const Mailboxes& boxes, Handler handler) {
@@ -130,7 +130,7 @@ mlx5dv_devx_obj* mlx5dv_devx_obj_create(ibv_context* handle, const void* in, siz
     mlx5dv_devx_obj* made = nullptr;
     Context& context = Context::of(handle);
     execute(context, {in, in_bytes, out, out_bytes},
-            [&](prm::Opcode opcode, const Command& command) {
+            [&](prm::CommandOpcode opcode, const Command& command) {
               made = create(opcode, command);
               command.out.set(prm::kNumber, made->object().number);
             });

@@ -122,7 +122,7 @@ void query_hca_cap(const Command& command) {
   const bool more = type == prm::cap::kGeneral2 && nic.device().forces_order;
   // Every ConnectX knows these two; here each answers that it can do nothing.
   const bool nothing = type == prm::cap::kFlowTable || type == prm::cap::kDeviceMemory;
-  if (type > prm::cap::kRoce && !nothing && !more) fail(prm::Syndrome::kCapabilityType);
+  if (type > prm::cap::kRoce && !nothing && !more) fail(prm::CommandSyndrome::kCapabilityType);
   if (type == prm::cap::kGeneral) {
     for (const Capability& cap : kGeneralCaps) capability.set(cap.field, cap.value);
     present_general(nic, capability);
@@ -145,7 +145,8 @@ void query_hca_vport_context(const Command& command) {
   const uint32_t port = named == 0 && device.ports == 1 ? 1 : named;
   // An Ethernet port has no such context, and a client sees no virtual port but its own.
   const bool others = command.in.test({2, 31, 31});  // other_vport
-  if (device.ethernet || port < 1 || port > device.ports || others) fail(prm::Syndrome::kPort);
+  if (device.ethernet || port < 1 || port > device.ports || others)
+    fail(prm::CommandSyndrome::kPort);
   const prm::Writer context = command.out.at(kAnswer);
   context.set({20, 15, 0}, device.unordered_levels.value_or(0));                    // ooo_sl_mask
   if (port == device.port) context.set({24, 31, 16}, command.context.nic().lid());  // lid
@@ -160,9 +161,9 @@ void query_roce_address(const Command& command) {
   const Nic& nic = command.context.nic();
   // An InfiniBand port has no RoCE addresses.
   const uint32_t port = command.in.get({2, 3, 0});
-  if (!nic.device().ethernet || port > nic.device().ports) fail(prm::Syndrome::kPort);
+  if (!nic.device().ethernet || port > nic.device().ports) fail(prm::CommandSyndrome::kPort);
   const uint32_t index = command.in.get({2, 31, 16});
-  if (index >= nic.gids().size()) fail(prm::Syndrome::kPath);
+  if (index >= nic.gids().size()) fail(prm::CommandSyndrome::kPath);
   const Gid& gid = nic.gids()[index];
   if (!gid.used) return;
   const prm::Writer layout = command.out.at(kAnswer);

@@ -6,7 +6,7 @@
 namespace peal::softnic::abi::devx {
 
 void require_ok(const Refusal& refusal) {
-  if (refusal.refused()) fail(prm::Syndrome::kNic, refusal.status);
+  if (refusal.refused()) fail(prm::CommandSyndrome::kNic, refusal.status);
 }
 
 uint32_t require_ok(const Created& created) {
@@ -18,21 +18,22 @@ void require_lengths(const Command& command, size_t in, size_t out) {
   size_t have = command.in.size();
   // A list of page addresses may follow a queue's context; with a umem behind it nobody reads it.
   bool pages = in == prm::kQueueCommandBytes && have > in && (have - in) % 8 == 0;
-  if (have != in && !pages) fail(prm::Syndrome::kLength, CommandStatus::kBadInputLength);
-  if (command.out.size() < out) fail(prm::Syndrome::kLength, CommandStatus::kBadOutputLength);
+  if (have != in && !pages) fail(prm::CommandSyndrome::kLength, CommandStatus::kBadInputLength);
+  if (command.out.size() < out)
+    fail(prm::CommandSyndrome::kLength, CommandStatus::kBadOutputLength);
 }
 
 Object& required(const Command& command, ObjectKind kind, uint32_t number) {
-  constexpr Row<ObjectKind, prm::Syndrome> kUnknown[] = {
-      {ObjectKind::kUmem, prm::Syndrome::kUnknownUmem},
-      {ObjectKind::kUar, prm::Syndrome::kUarPage},
-      {ObjectKind::kPd, prm::Syndrome::kProtectionDomain},
-      {ObjectKind::kCq, prm::Syndrome::kCompletionQueue},
-      {ObjectKind::kSrq, prm::Syndrome::kSharedReceiveQueue},
+  constexpr Row<ObjectKind, prm::CommandSyndrome> kUnknown[] = {
+      {ObjectKind::kUmem, prm::CommandSyndrome::kUnknownUmem},
+      {ObjectKind::kUar, prm::CommandSyndrome::kUarPage},
+      {ObjectKind::kPd, prm::CommandSyndrome::kProtectionDomain},
+      {ObjectKind::kCq, prm::CommandSyndrome::kCompletionQueue},
+      {ObjectKind::kSrq, prm::CommandSyndrome::kSharedReceiveQueue},
   };
   Object* found = command.context.find(kind, number);
   if (found == nullptr)
-    fail(right_of(kUnknown, kind, prm::Syndrome::kNic), CommandStatus::kBadResource);
+    fail(right_of(kUnknown, kind, prm::CommandSyndrome::kNic), CommandStatus::kBadResource);
   return *found;
 }
 
@@ -41,16 +42,17 @@ Umem& umem_of(const Command& command, uint32_t id) {
 }
 
 std::byte* slice(const Umem& umem, uint64_t offset, uint64_t bytes, uint64_t alignment) {
-  if (offset > umem.bytes || bytes > umem.bytes - offset) fail(prm::Syndrome::kUmemRange);
+  if (offset > umem.bytes || bytes > umem.bytes - offset) fail(prm::CommandSyndrome::kUmemRange);
   std::byte* start = umem.memory + offset;
-  if (reinterpret_cast<uintptr_t>(start) % alignment != 0) fail(prm::Syndrome::kMisaligned);
+  if (reinterpret_cast<uintptr_t>(start) % alignment != 0) fail(prm::CommandSyndrome::kMisaligned);
   return start;
 }
 
 std::byte* queue_slice(const Umem& umem, uint64_t offset, uint64_t bytes, uint64_t alignment) {
   std::byte* start = slice(umem, offset, bytes, alignment);
   // page_offset of a queue's context has six bits, in units of a 64th of the umem's page.
-  if (reinterpret_cast<uintptr_t>(start) % (umem.page / 64) != 0) fail(prm::Syndrome::kUmemPage);
+  if (reinterpret_cast<uintptr_t>(start) % (umem.page / 64) != 0)
+    fail(prm::CommandSyndrome::kUmemPage);
   return start;
 }
 

@@ -20,10 +20,10 @@ namespace peal::softnic::abi::devx {
 /// A firmware refusal.
 struct CommandError {
   CommandStatus status;
-  prm::Syndrome syndrome;
+  prm::CommandSyndrome syndrome;
 };
 
-[[noreturn]] inline void fail(prm::Syndrome syndrome,
+[[noreturn]] inline void fail(prm::CommandSyndrome syndrome,
                               CommandStatus status = CommandStatus::kBadParameter) {
   throw CommandError{status, syndrome};
 }

@@ -6,16 +6,16 @@
 namespace peal::softnic::abi::devx {
 namespace {
 
-using prm::Syndrome;
+using prm::CommandSyndrome;
 namespace cqc = prm::cqc;
 
 void check_context(const prm::Reader& context) {
   if (context.get(cqc::kLogSize) > kMaxLogCqEntries || context.get(cqc::kCqeSize) > 1)
-    fail(Syndrome::kQueueSize);
+    fail(CommandSyndrome::kQueueSize);
   if (context.test(cqc::kCompression) || context.test(cqc::kPageOffset))
-    fail(Syndrome::kUnsupportedMode);
+    fail(CommandSyndrome::kUnsupportedMode);
   if (context.get(cqc::kEqn) != kCompletionEqn)
-    fail(Syndrome::kEventQueue, CommandStatus::kBadResource);
+    fail(CommandSyndrome::kEventQueue, CommandStatus::kBadResource);
 }
 
 }  // namespace
@@ -83,7 +83,7 @@ void modify_cq(const Command& command, CqObject& cq) {
   uint32_t select = command.in.get(prm::modify_cq::kSelect);
   auto* devx = dynamic_cast<DevxCq*>(&cq);
   if (devx == nullptr || command.in.get(prm::kOpMod) != 0 || (select & ~kModeration) != 0)
-    fail(Syndrome::kUnsupportedMode, CommandStatus::kBadOperation);
+    fail(CommandSyndrome::kUnsupportedMode, CommandStatus::kBadOperation);
   prm::Reader context = command.in.at(prm::create_cq::kContext);
   if ((select & 1) != 0) devx->period = context.get(cqc::kPeriod);
   if ((select & 2) != 0) devx->max_count = context.get(cqc::kMaxCount);

@@ -8,8 +8,8 @@
 namespace peal::softnic::abi::devx {
 namespace {
 
-using prm::Opcode;
-using prm::Syndrome;
+using prm::CommandOpcode;
+using prm::CommandSyndrome;
 namespace qpc = prm::qpc;
 
 /// A queue pair may ask for the default of any clock, and for the format of one that there is; a
@@ -27,14 +27,15 @@ bool has_timestamps(Clock clock, uint32_t format) {
 }
 
 void check_modes(const Command& command, const prm::Reader& context) {
-  if (command.in.test(prm::kNumber)) fail(Syndrome::kInputNumber);  // no reserved numbers
+  if (command.in.test(prm::kNumber)) fail(CommandSyndrome::kInputNumber);  // no reserved numbers
   auto service = static_cast<Service>(context.get(qpc::kService));
-  if (service != Service::kReliable && service != Service::kDcInitiator) fail(Syndrome::kService);
+  if (service != Service::kReliable && service != Service::kDcInitiator)
+    fail(CommandSyndrome::kService);
   if (context.test(qpc::kSignature) || context.test(qpc::kDoorbellMode) ||
       context.test(qpc::kPageOffset))
-    fail(Syndrome::kUnsupportedMode);
+    fail(CommandSyndrome::kUnsupportedMode);
   if (!has_timestamps(command.context.nic().device().clock, context.get(qpc::kTimestampFormat)))
-    fail(Syndrome::kUnsupportedMode);
+    fail(CommandSyndrome::kUnsupportedMode);
 }
 
 /// Places both queues in their umem and answers it.
@@ -45,14 +46,14 @@ Umem& place_queues(const Command& command, const prm::Reader& context, QueuePair
   const bool initiator = static_cast<Service>(context.get(qpc::kService)) == Service::kDcInitiator;
   bool has_rq = rq_type == qpc::kRegularRq && !initiator;
   if (rq_type != qpc::kRegularRq && rq_type != qpc::kSharedRq && rq_type != qpc::kZeroSizeRq)
-    fail(Syndrome::kUnsupportedMode);
+    fail(CommandSyndrome::kUnsupportedMode);
   if (has_rq) {
     config->log_receive_entries = context.get(qpc::kLogRqSize);
     config->log_receive_stride = context.get(qpc::kLogRqStride);
   }
   config->log_send_blocks = has_sq ? context.get(qpc::kLogSqSize) : 0;
   if (config->log_send_blocks > command.context.nic().device().log_max_qp_wr)
-    fail(Syndrome::kQueueSize);
+    fail(CommandSyndrome::kQueueSize);
   uint64_t rq_bytes = has_rq ? uint64_t{mlx5::kSegmentBytes}
                                    << (config->log_receive_stride + config->log_receive_entries)
                              : 0;
@@ -79,10 +80,10 @@ uint32_t merged_access(const prm::Reader& context, uint32_t mask, uint32_t acces
 
 void read_init(const Nic& nic, const prm::Reader& context, QueuePairAttributes* to) {
   const uint32_t port = context.get(qpc::kPort);
-  if (port < 1 || port > nic.device().ports) fail(Syndrome::kPort);
+  if (port < 1 || port > nic.device().ports) fail(CommandSyndrome::kPort);
   to->path.pkey_index = static_cast<uint16_t>(context.get(qpc::kPkeyIndex));
   to->pkey = nic.device().pkey(to->path.pkey_index);
-  if (to->pkey == 0) fail(Syndrome::kPath);
+  if (to->pkey == 0) fail(CommandSyndrome::kPath);
   to->path.port = static_cast<uint8_t>(port);
   to->lag_port = 0;
   to->access = merged_access(context, ~0u, 0);
@@ -110,7 +111,7 @@ void read_path(const Nic& nic, const prm::Reader& context, QueuePairAttributes* 
     Be32 word(context.word(qpc::kRemoteGid + i));
     std::memcpy(path.gid + i * sizeof word, &word, sizeof word);
   }
-  if (nic.router().fault_of(path) != nullptr) fail(Syndrome::kPath);
+  if (nic.router().fault_of(path) != nullptr) fail(CommandSyndrome::kPath);
   nic.router().refuse_stranger(path);
   const PacketPath route = nic.router().route(path);
   to->remote_lid = route.lid;
@@ -124,16 +125,16 @@ void read_ordering(const PresentedDevice& device, const prm::Reader& context,
   const bool all = context.test(qpc::kOrderAll);  // also SENDs and receive entries: not offered
   to->any_order = context.test(qpc::kOrderAny);
   const bool none = (forced && !device.forces_order) || (to->any_order && !device.any_order);
-  if (all || none) fail(Syndrome::kUnsupportedMode);
+  if (all || none) fail(CommandSyndrome::kUnsupportedMode);
   to->in_order = forced ? !to->any_order : device.orders(to->path.service_level);
 }
 
 void read_rtr(const QpObject& qp, const prm::Reader& context, QueuePairAttributes* to) {
   const PresentedDevice& device = qp.nic().device();
   to->mtu = static_cast<uint8_t>(context.get(qpc::kMtu));
-  if (to->mtu < 1 || to->mtu > device.mtu) fail(Syndrome::kMtu);
+  if (to->mtu < 1 || to->mtu > device.mtu) fail(CommandSyndrome::kMtu);
   to->log_max_message = static_cast<uint8_t>(context.get(qpc::kLogMaxMessage));
-  if (to->log_max_message > 30) fail(Syndrome::kQueueSize);
+  if (to->log_max_message > 30) fail(CommandSyndrome::kQueueSize);
   if (qp.config.service == Service::kDcInitiator) {  // its peers are named in each WQE
     to->network = qp.nic().router().network_of(0);   // says that it is Ethernet
     return;
@@ -141,7 +142,7 @@ void read_rtr(const QpObject& qp, const prm::Reader& context, QueuePairAttribute
   to->remote_qpn = context.get(qpc::kRemoteQpn);
   read_path(qp.nic(), context, to);
   to->log_responder_depth = static_cast<uint8_t>(context.get(qpc::kLogResponderDepth));
-  if (to->log_responder_depth > device.log_responder_depth) fail(Syndrome::kQueueSize);
+  if (to->log_responder_depth > device.log_responder_depth) fail(CommandSyndrome::kQueueSize);
   to->min_rnr_timer = static_cast<uint8_t>(context.get(qpc::kMinRnrTimer));
   to->receive_psn = context.get(qpc::kReceivePsn);
   read_ordering(device, context, to);
@@ -149,7 +150,7 @@ void read_rtr(const QpObject& qp, const prm::Reader& context, QueuePairAttribute
 
 void read_rts(const Nic& nic, const prm::Reader& context, QueuePairAttributes* to) {
   to->log_initiator_depth = static_cast<uint8_t>(context.get(qpc::kLogInitiatorDepth));
-  if (to->log_initiator_depth > nic.device().log_initiator_depth) fail(Syndrome::kQueueSize);
+  if (to->log_initiator_depth > nic.device().log_initiator_depth) fail(CommandSyndrome::kQueueSize);
   to->ack_timeout = static_cast<uint8_t>(context.get(qpc::kAckTimeout));
   to->retry_count = static_cast<uint8_t>(context.get(qpc::kRetryCount));
   to->rnr_retry = static_cast<uint8_t>(context.get(qpc::kRnrRetry));
@@ -160,7 +161,7 @@ void read_rts(const Nic& nic, const prm::Reader& context, QueuePairAttributes* t
 /// where no ports are bonded it is taken and means nothing.
 void read_lag_port(const Nic& nic, const prm::Reader& context, QueuePairAttributes* to) {
   const uint32_t port = context.get(qpc::kLagPort);
-  if (port > nic.device().lag_ports()) fail(Syndrome::kPort);
+  if (port > nic.device().lag_ports()) fail(CommandSyndrome::kPort);
   to->lag_port = nic.device().bonded > 1 ? static_cast<uint8_t>(port) : uint8_t{0};
 }
 
@@ -180,14 +181,14 @@ struct Transition {
 };
 constexpr QpState kAnyState = QpState::kSqDrained;  // no queue pair here is in it
 constexpr Transition kNone = {kAnyState, kAnyState};
-constexpr Row<Opcode, Transition> kTransitions[] = {
-    {Opcode::kRstToInit, {QpState::kReset, QpState::kInit}},
-    {Opcode::kInitToInit, {QpState::kInit, QpState::kInit}},
-    {Opcode::kInitToRtr, {QpState::kInit, QpState::kReadyToReceive}},
-    {Opcode::kRtrToRts, {QpState::kReadyToReceive, QpState::kReadyToSend}},
-    {Opcode::kRtsToRts, {QpState::kReadyToSend, QpState::kReadyToSend}},
-    {Opcode::kToError, {kAnyState, QpState::kError}},
-    {Opcode::kToReset, {kAnyState, QpState::kReset}},
+constexpr Row<CommandOpcode, Transition> kTransitions[] = {
+    {CommandOpcode::kRstToInit, {QpState::kReset, QpState::kInit}},
+    {CommandOpcode::kInitToInit, {QpState::kInit, QpState::kInit}},
+    {CommandOpcode::kInitToRtr, {QpState::kInit, QpState::kReadyToReceive}},
+    {CommandOpcode::kRtrToRts, {QpState::kReadyToReceive, QpState::kReadyToSend}},
+    {CommandOpcode::kRtsToRts, {QpState::kReadyToSend, QpState::kReadyToSend}},
+    {CommandOpcode::kToError, {kAnyState, QpState::kError}},
+    {CommandOpcode::kToReset, {kAnyState, QpState::kReset}},
 };
 
 void write_attributes(const QueuePairAttributes& now, const prm::Writer& context) {
@@ -290,7 +291,7 @@ mlx5dv_devx_obj* create_qp(const Command& command) {
 }
 
 void modify_qp(const Command& command, QpObject& qp) {
-  auto opcode = static_cast<Opcode>(command.in.get(prm::kOpcode));
+  auto opcode = static_cast<CommandOpcode>(command.in.get(prm::kOpcode));
   const Transition step = right_of(kTransitions, opcode, kNone);
   if (step == kNone) refuse(EINVAL);
   const bool bare = step.from == kAnyState;
@@ -299,18 +300,18 @@ void modify_qp(const Command& command, QpObject& qp) {
   require_ok(qp.nic().query_qp(qp.number, &to));
   const QpState from = to.state;
   // Before any field is judged: a command for another state says so whatever it carries.
-  if (!bare && step.from != from) fail(Syndrome::kNic, CommandStatus::kBadQpState);
+  if (!bare && step.from != from) fail(CommandSyndrome::kNic, CommandStatus::kBadQpState);
   prm::Reader context = command.in.at(prm::create_qp::kContext);
   uint32_t mask = command.in.get(prm::create_qp::kOptionalMask);
-  if (opcode == Opcode::kRstToInit) read_init(qp.nic(), context, &to);
-  if (opcode == Opcode::kInitToRtr) read_rtr(qp, context, &to);
-  if (opcode == Opcode::kRtrToRts) read_rts(qp.nic(), context, &to);
-  if (!bare && opcode != Opcode::kRstToInit) read_optional(context, mask, &to);
-  const bool steers = opcode == Opcode::kInitToRtr || opcode == Opcode::kRtsToRts;
+  if (opcode == CommandOpcode::kRstToInit) read_init(qp.nic(), context, &to);
+  if (opcode == CommandOpcode::kInitToRtr) read_rtr(qp, context, &to);
+  if (opcode == CommandOpcode::kRtrToRts) read_rts(qp.nic(), context, &to);
+  if (!bare && opcode != CommandOpcode::kRstToInit) read_optional(context, mask, &to);
+  const bool steers = opcode == CommandOpcode::kInitToRtr || opcode == CommandOpcode::kRtsToRts;
   if (steers && (mask & prm::optional::kLagPort) != 0) read_lag_port(qp.nic(), context, &to);
   const bool atomics = (to.access & kRemoteAtomic) != 0 || to.atomic_mode != 0;
   if (!bare && atomics && qp.nic().device().refuses_any(kRefuseAtomics))
-    fail(Syndrome::kUnsupportedMode);
+    fail(CommandSyndrome::kUnsupportedMode);
   to.state = step.to;
   require_ok(qp.nic().modify_qp(qp.number, from, to));
 }

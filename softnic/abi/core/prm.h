@@ -16,7 +16,7 @@
 
 namespace peal::softnic::abi::prm {
 
-enum class Opcode : uint16_t {
+enum class CommandOpcode : uint16_t {
   kQueryHcaCap = 0x100,
   kCreateMkey = 0x200,
   kCreateCq = 0x400,
@@ -275,7 +275,7 @@ inline constexpr uint32_t kGeneral2 = 0x20;
 }  // namespace cap
 
 /// Why a command was refused: our own numbers (hardware's are private to its firmware).
-enum class Syndrome : uint32_t {
+enum class CommandSyndrome : uint32_t {
   kLength = 0x5ea10001,
   kUnknownOpcode,
   kUnknownUmem,

@@ -10,7 +10,7 @@
 namespace peal::softnic::abi::devx {
 namespace {
 
-using prm::Syndrome;
+using prm::CommandSyndrome;
 namespace dctc = prm::dctc;
 namespace rmpc = prm::rmpc;
 
@@ -25,16 +25,16 @@ struct DevxDct : NicObject<ObjectKind::kDct, &Nic::destroy_dc_target>, mlx5dv_de
 
 void check_context(const PresentedDevice& device, const prm::Reader& context) {
   const uint32_t port = context.get(dctc::kPort);
-  if (port < 1 || port > device.ports) fail(Syndrome::kPort);
-  if (device.pkey(context.get(dctc::kPkeyIndex)) == 0) fail(Syndrome::kPath);
+  if (port < 1 || port > device.ports) fail(CommandSyndrome::kPort);
+  if (device.pkey(context.get(dctc::kPkeyIndex)) == 0) fail(CommandSyndrome::kPath);
   uint32_t mtu = context.get(dctc::kMtu);
-  if (mtu < 1 || mtu > device.mtu) fail(Syndrome::kMtu);
+  if (mtu < 1 || mtu > device.mtu) fail(CommandSyndrome::kMtu);
 }
 
 /// The network of the GID by which the target answers.
 Network source_network(const Nic& nic, uint32_t index) {
   const bool used = index < nic.gids().size() && nic.gids()[index].used;
-  if (nic.device().ethernet && !used) fail(Syndrome::kPath);
+  if (nic.device().ethernet && !used) fail(CommandSyndrome::kPath);
   return nic.router().network_of(static_cast<uint8_t>(index));
 }
 
@@ -97,10 +97,10 @@ mlx5dv_devx_obj* create_rmp(const Command& command) {
   prm::Reader context = command.in.at(rmpc::kContext);
   // Entries of several strides (types 2 and 3) are for tag matching.
   if (context.get(rmpc::kState) != rmpc::kReady || context.get(rmpc::kType) > rmpc::kCyclic)
-    fail(Syndrome::kUnsupportedMode);
+    fail(CommandSyndrome::kUnsupportedMode);
   if (context.get(rmpc::kLogSize) > kMaxLogReceiveEntries ||
       context.get(rmpc::kLogStride) <= kLogSegment)
-    fail(Syndrome::kQueueSize);
+    fail(CommandSyndrome::kQueueSize);
   auto rmp = std::make_unique<DevxRmp>(command.context);
   SharedReceiveConfig config;
   config.pd = context.get(rmpc::kPd);

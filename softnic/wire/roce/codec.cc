@@ -62,47 +62,47 @@ uint32_t HeaderLayout::bytes() const {
       counted(immediate, kImmediateBytes));
 }
 
-std::optional<HeaderLayout> layout_of(Opcode opcode) {
+std::optional<HeaderLayout> layout_of(BthOpcode opcode) {
   switch (opcode) {
-    case Opcode::kSendFirst:
-    case Opcode::kSendMiddle:
-    case Opcode::kSendLast:
-    case Opcode::kSendOnly:
-    case Opcode::kWriteMiddle:
-    case Opcode::kWriteLast:
-    case Opcode::kReadResponseMiddle:
+    case BthOpcode::kSendFirst:
+    case BthOpcode::kSendMiddle:
+    case BthOpcode::kSendLast:
+    case BthOpcode::kSendOnly:
+    case BthOpcode::kWriteMiddle:
+    case BthOpcode::kWriteLast:
+    case BthOpcode::kReadResponseMiddle:
       return HeaderLayout{.payload = true};
-    case Opcode::kSendLastImmediate:
-    case Opcode::kSendOnlyImmediate:
-    case Opcode::kWriteLastImmediate:
+    case BthOpcode::kSendLastImmediate:
+    case BthOpcode::kSendOnlyImmediate:
+    case BthOpcode::kWriteLastImmediate:
       return HeaderLayout{.immediate = true, .payload = true};
-    case Opcode::kWriteFirst:
-    case Opcode::kWriteOnly:
+    case BthOpcode::kWriteFirst:
+    case BthOpcode::kWriteOnly:
       return HeaderLayout{.reth = true, .payload = true};
-    case Opcode::kWriteOnlyImmediate:
+    case BthOpcode::kWriteOnlyImmediate:
       return HeaderLayout{.reth = true, .immediate = true, .payload = true};
-    case Opcode::kReadRequest:
+    case BthOpcode::kReadRequest:
       return HeaderLayout{.reth = true};
-    case Opcode::kReadResponseFirst:
-    case Opcode::kReadResponseLast:
-    case Opcode::kReadResponseOnly:
+    case BthOpcode::kReadResponseFirst:
+    case BthOpcode::kReadResponseLast:
+    case BthOpcode::kReadResponseOnly:
       return HeaderLayout{.aeth = true, .payload = true};
-    case Opcode::kAcknowledge:
+    case BthOpcode::kAcknowledge:
       return HeaderLayout{.aeth = true};
-    case Opcode::kAtomicAcknowledge:
-    case Opcode::kAtomicAcknowledge4:
+    case BthOpcode::kAtomicAcknowledge:
+    case BthOpcode::kAtomicAcknowledge4:
       return HeaderLayout{.aeth = true, .original = true};
-    case Opcode::kCompareSwap:
-    case Opcode::kFetchAdd:
+    case BthOpcode::kCompareSwap:
+    case BthOpcode::kFetchAdd:
       return HeaderLayout{.atomic = true};
-    case Opcode::kMaskedCompareSwap8:
-    case Opcode::kMaskedFetchAdd8:
-    case Opcode::kMaskedCompareSwap4:
-    case Opcode::kMaskedFetchAdd4:
+    case BthOpcode::kMaskedCompareSwap8:
+    case BthOpcode::kMaskedFetchAdd8:
+    case BthOpcode::kMaskedCompareSwap4:
+    case BthOpcode::kMaskedFetchAdd4:
       return HeaderLayout{.atomic = true, .masks = true};
-    case Opcode::kDatagramOnly:
+    case BthOpcode::kDatagramOnly:
       return HeaderLayout{.deth = true, .payload = true};
-    case Opcode::kDatagramOnlyImmediate:
+    case BthOpcode::kDatagramOnlyImmediate:
       return HeaderLayout{.deth = true, .immediate = true, .payload = true};
   }
   return std::nullopt;
@@ -132,7 +132,7 @@ std::optional<RoceFrame> decode(const std::byte* datagram, size_t bytes) {
   Take take{datagram};
   const auto bth = take.next<Bth>();
   RoceFrame frame;
-  frame.opcode = static_cast<Opcode>(bth.opcode);
+  frame.opcode = static_cast<BthOpcode>(bth.opcode);
   const std::optional<HeaderLayout> layout = layout_of(frame.opcode);
   if (!layout || (bth.flags & kVersionMask) != 0) return std::nullopt;
   const size_t headers = layout->bytes();

@@ -28,11 +28,11 @@ struct HeaderLayout {
 };
 
 /// Nothing for an opcode that this NIC does not know.
-std::optional<HeaderLayout> layout_of(Opcode opcode);
+std::optional<HeaderLayout> layout_of(BthOpcode opcode);
 
 /// Fields of headers that the opcode does not have are not looked at.
 struct RoceFrame {
-  Opcode opcode = Opcode::kSendOnly;
+  BthOpcode opcode = BthOpcode::kSendOnly;
   bool solicited = false;
   bool asks_ack = false;
   uint16_t pkey = 0;

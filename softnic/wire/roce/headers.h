@@ -19,7 +19,7 @@ namespace peal::softnic::roce {
 inline constexpr uint16_t kUdpPort = 4791;
 
 /// BTH: the transport service in [7:5], the operation below.
-enum class Opcode : uint8_t {
+enum class BthOpcode : uint8_t {
   kSendFirst = 0x00,
   kSendMiddle = 0x01,
   kSendLast = 0x02,

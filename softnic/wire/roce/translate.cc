@@ -30,41 +30,41 @@ Place place_of(bool begins, bool ends) {
 
 /// The opcodes follow one another in the order of Place; behind kSendLast, and behind kSendOnly,
 /// comes the same with an immediate.
-Opcode send_opcode(Place place, bool immediate) {
+BthOpcode send_opcode(Place place, bool immediate) {
   switch (place) {
     case Place::kFirst:
-      return Opcode::kSendFirst;
+      return BthOpcode::kSendFirst;
     case Place::kMiddle:
-      return Opcode::kSendMiddle;
+      return BthOpcode::kSendMiddle;
     case Place::kLast:
-      return immediate ? Opcode::kSendLastImmediate : Opcode::kSendLast;
+      return immediate ? BthOpcode::kSendLastImmediate : BthOpcode::kSendLast;
     case Place::kOnly:
       break;
   }
-  return immediate ? Opcode::kSendOnlyImmediate : Opcode::kSendOnly;
+  return immediate ? BthOpcode::kSendOnlyImmediate : BthOpcode::kSendOnly;
 }
 
-Opcode write_opcode(Place place, bool immediate) {
-  const Opcode like_send = send_opcode(place, immediate);
-  constexpr auto kApart = static_cast<uint8_t>(Opcode::kWriteFirst);
-  return static_cast<Opcode>(static_cast<uint8_t>(like_send) + kApart);
+BthOpcode write_opcode(Place place, bool immediate) {
+  const BthOpcode like_send = send_opcode(place, immediate);
+  constexpr auto kApart = static_cast<uint8_t>(BthOpcode::kWriteFirst);
+  return static_cast<BthOpcode>(static_cast<uint8_t>(like_send) + kApart);
 }
-static_assert(static_cast<uint8_t>(Opcode::kSendFirst) == 0 &&
-              static_cast<uint8_t>(Opcode::kWriteOnlyImmediate) ==
-                  static_cast<uint8_t>(Opcode::kWriteFirst) +
-                      static_cast<uint8_t>(Opcode::kSendOnlyImmediate));
+static_assert(static_cast<uint8_t>(BthOpcode::kSendFirst) == 0 &&
+              static_cast<uint8_t>(BthOpcode::kWriteOnlyImmediate) ==
+                  static_cast<uint8_t>(BthOpcode::kWriteFirst) +
+                      static_cast<uint8_t>(BthOpcode::kSendOnlyImmediate));
 
-Opcode atomic_opcode(const Packet& packet) {
+BthOpcode atomic_opcode(const Packet& packet) {
   const bool small = packet.bytes == 4;
   switch (packet.opcode) {
     case Wqe::kAtomicCompareSwap:
-      return Opcode::kCompareSwap;
+      return BthOpcode::kCompareSwap;
     case Wqe::kAtomicFetchAdd:
-      return Opcode::kFetchAdd;
+      return BthOpcode::kFetchAdd;
     case Wqe::kAtomicMaskedCompareSwap:
-      return small ? Opcode::kMaskedCompareSwap4 : Opcode::kMaskedCompareSwap8;
+      return small ? BthOpcode::kMaskedCompareSwap4 : BthOpcode::kMaskedCompareSwap8;
     default:
-      return small ? Opcode::kMaskedFetchAdd4 : Opcode::kMaskedFetchAdd8;
+      return small ? BthOpcode::kMaskedFetchAdd4 : BthOpcode::kMaskedFetchAdd8;
   }
 }
 
@@ -72,23 +72,23 @@ bool is_atomic(Wqe opcode) {
   return opcode >= Wqe::kAtomicCompareSwap && opcode <= Wqe::kAtomicMaskedFetchAdd;
 }
 
-bool begins_message(Opcode opcode) {
+bool begins_message(BthOpcode opcode) {
   switch (opcode) {
-    case Opcode::kSendMiddle:
-    case Opcode::kSendLast:
-    case Opcode::kSendLastImmediate:
-    case Opcode::kWriteMiddle:
-    case Opcode::kWriteLast:
-    case Opcode::kWriteLastImmediate:
+    case BthOpcode::kSendMiddle:
+    case BthOpcode::kSendLast:
+    case BthOpcode::kSendLastImmediate:
+    case BthOpcode::kWriteMiddle:
+    case BthOpcode::kWriteLast:
+    case BthOpcode::kWriteLastImmediate:
       return false;
     default:
       return true;
   }
 }
 
-bool ends_message(Opcode opcode) {
-  return opcode != Opcode::kSendFirst && opcode != Opcode::kSendMiddle &&
-         opcode != Opcode::kWriteFirst && opcode != Opcode::kWriteMiddle;
+bool ends_message(BthOpcode opcode) {
+  return opcode != BthOpcode::kSendFirst && opcode != BthOpcode::kSendMiddle &&
+         opcode != BthOpcode::kWriteFirst && opcode != BthOpcode::kWriteMiddle;
 }
 
 /// The engine refuses it as an invalid request, if it is its turn.
@@ -98,15 +98,15 @@ void spoil(Packet& packet) {
 }
 
 /// The WQE's opcode for one of an atomic, and whether it is on 4 bytes.
-Wqe atomic_of(Opcode opcode, bool* small) {
-  *small = opcode == Opcode::kMaskedCompareSwap4 || opcode == Opcode::kMaskedFetchAdd4;
+Wqe atomic_of(BthOpcode opcode, bool* small) {
+  *small = opcode == BthOpcode::kMaskedCompareSwap4 || opcode == BthOpcode::kMaskedFetchAdd4;
   switch (opcode) {
-    case Opcode::kCompareSwap:
+    case BthOpcode::kCompareSwap:
       return Wqe::kAtomicCompareSwap;
-    case Opcode::kFetchAdd:
+    case BthOpcode::kFetchAdd:
       return Wqe::kAtomicFetchAdd;
-    case Opcode::kMaskedCompareSwap4:
-    case Opcode::kMaskedCompareSwap8:
+    case BthOpcode::kMaskedCompareSwap4:
+    case BthOpcode::kMaskedCompareSwap8:
       return Wqe::kAtomicMaskedCompareSwap;
     default:
       return Wqe::kAtomicMaskedFetchAdd;
@@ -188,13 +188,13 @@ RoceFrame request_frame(const Packet& packet, const Payload& payload) {
   frame.length = packet.total;
   frame.bytes = payload.bytes - bytes_ahead(packet, payload);
   if (datagram) {
-    frame.opcode = immediate ? Opcode::kDatagramOnlyImmediate : Opcode::kDatagramOnly;
+    frame.opcode = immediate ? BthOpcode::kDatagramOnlyImmediate : BthOpcode::kDatagramOnly;
     frame.qkey = packet.rkey;
     frame.source = packet.source;
   } else if (is_send(packet.opcode)) {
     frame.opcode = send_opcode(place, immediate);
   } else if (packet.opcode == Wqe::kRdmaRead) {
-    frame.opcode = Opcode::kReadRequest;
+    frame.opcode = BthOpcode::kReadRequest;
     frame.address += packet.offset;
     frame.length = packet.bytes;
     frame.asks_ack = false;  // its data is that
@@ -225,13 +225,13 @@ void copy_payload(const Payload& payload, uint32_t ahead, std::byte* to) {
 
 Requests::Requests(const QueuePair& qp, const Inbound& inbound, const RoceFrame& from)
     : qp_(qp), inbound_(inbound), from_(from), mtu_(mtu_bytes(qp.attributes.mtu)) {
-  if (from.opcode == Opcode::kReadRequest) {
+  if (from.opcode == BthOpcode::kReadRequest) {
     const uint32_t packets = from.length / mtu_ + (from.length % mtu_ != 0 ? 1 : 0);
     count_ = std::clamp(packets, 1u, kMostReadPackets);
   }
   operands_ = from.operands;
-  const bool adds = from.opcode == Opcode::kFetchAdd;
-  if (adds || from.opcode == Opcode::kCompareSwap) {
+  const bool adds = from.opcode == BthOpcode::kFetchAdd;
+  if (adds || from.opcode == BthOpcode::kCompareSwap) {
     operands_.swap_mask = ~0ull;
     operands_.compare_mask = adds ? 0 : ~0ull;
   }
@@ -258,15 +258,15 @@ Packet Requests::common() const {
 
 Packet Requests::at(uint32_t i, Payload& payload) const {
   payload.clear();
-  if (from_.opcode == Opcode::kReadRequest) return read(i);
+  if (from_.opcode == BthOpcode::kReadRequest) return read(i);
   Packet packet = common();
   switch (from_.opcode) {
-    case Opcode::kCompareSwap:
-    case Opcode::kFetchAdd:
-    case Opcode::kMaskedCompareSwap8:
-    case Opcode::kMaskedFetchAdd8:
-    case Opcode::kMaskedCompareSwap4:
-    case Opcode::kMaskedFetchAdd4: {
+    case BthOpcode::kCompareSwap:
+    case BthOpcode::kFetchAdd:
+    case BthOpcode::kMaskedCompareSwap8:
+    case BthOpcode::kMaskedFetchAdd8:
+    case BthOpcode::kMaskedCompareSwap4:
+    case BthOpcode::kMaskedFetchAdd4: {
       bool small = false;
       packet.opcode = atomic_of(from_.opcode, &small);
       packet.total = packet.bytes = small ? 4 : 8;
@@ -302,7 +302,7 @@ bool Requests::interrupts(const Packet& packet) const {
 
 /// WRITE and SEND.
 void Requests::transfer(Packet& packet) const {
-  const bool sends = from_.opcode <= Opcode::kSendOnlyImmediate;
+  const bool sends = from_.opcode <= BthOpcode::kSendOnlyImmediate;
   const bool begins = begins_message(from_.opcode);
   const bool ends = ends_message(from_.opcode);
   const bool immediate = layout_of(from_.opcode)->immediate;
@@ -326,34 +326,34 @@ void Requests::go_on(Packet& packet) const {
   packet.offset = inbound_.offset;
 }
 
-Opcode Requests::answer_opcode(uint32_t i) const {
+BthOpcode Requests::answer_opcode(uint32_t i) const {
   switch (from_.opcode) {
-    case Opcode::kMaskedCompareSwap4:
-    case Opcode::kMaskedFetchAdd4:
-      return Opcode::kAtomicAcknowledge4;
-    case Opcode::kReadRequest:
+    case BthOpcode::kMaskedCompareSwap4:
+    case BthOpcode::kMaskedFetchAdd4:
+      return BthOpcode::kAtomicAcknowledge4;
+    case BthOpcode::kReadRequest:
       break;
     default:
-      return Opcode::kAtomicAcknowledge;
+      return BthOpcode::kAtomicAcknowledge;
   }
   const bool ends = uint64_t{i + 1} * mtu_ >= from_.length;
   switch (place_of(i == 0, ends)) {
     case Place::kFirst:
-      return Opcode::kReadResponseFirst;
+      return BthOpcode::kReadResponseFirst;
     case Place::kMiddle:
-      return Opcode::kReadResponseMiddle;
+      return BthOpcode::kReadResponseMiddle;
     case Place::kLast:
-      return Opcode::kReadResponseLast;
+      return BthOpcode::kReadResponseLast;
     case Place::kOnly:
       break;
   }
-  return Opcode::kReadResponseOnly;
+  return BthOpcode::kReadResponseOnly;
 }
 
-std::optional<RoceFrame> answer_frame(const Packet& packet, const Payload& payload, Opcode data,
+std::optional<RoceFrame> answer_frame(const Packet& packet, const Payload& payload, BthOpcode data,
                                       uint32_t messages) {
   RoceFrame frame;
-  frame.opcode = Opcode::kAcknowledge;
+  frame.opcode = BthOpcode::kAcknowledge;
   frame.qpn = packet.destination;
   frame.psn = packet.psn;
   frame.msn = messages;
@@ -395,24 +395,24 @@ bool answer_packet(const RoceFrame& frame, uint64_t& value, Packet& packet, Payl
   packet.psn = frame.psn;
   packet.kind = PacketKind::kData;
   switch (frame.opcode) {
-    case Opcode::kReadResponseFirst:
-    case Opcode::kReadResponseMiddle:
-    case Opcode::kReadResponseLast:
-    case Opcode::kReadResponseOnly:
+    case BthOpcode::kReadResponseFirst:
+    case BthOpcode::kReadResponseMiddle:
+    case BthOpcode::kReadResponseLast:
+    case BthOpcode::kReadResponseOnly:
       if (frame.bytes > 0) payload.append(frame.data, frame.bytes);
       break;
-    case Opcode::kAtomicAcknowledge:
+    case BthOpcode::kAtomicAcknowledge:
       value = frame.original;
       payload.append(reinterpret_cast<const std::byte*>(&value), sizeof value);
       break;
-    case Opcode::kAtomicAcknowledge4: {
+    case BthOpcode::kAtomicAcknowledge4: {
       // As it is stored: big-endian.
       const Be32 small(static_cast<uint32_t>(frame.original));
       std::memcpy(&value, &small, sizeof small);
       payload.append(reinterpret_cast<const std::byte*>(&value), sizeof small);
       break;
     }
-    case Opcode::kAcknowledge:
+    case BthOpcode::kAcknowledge:
       switch (frame.syndrome & kKindMask) {
         case kAckKind:
           packet.kind = PacketKind::kAck;
@@ -434,12 +434,12 @@ bool answer_packet(const RoceFrame& frame, uint64_t& value, Packet& packet, Payl
   return true;
 }
 
-bool is_answer(Opcode opcode) {
+bool is_answer(BthOpcode opcode) {
   const auto layout = layout_of(opcode);
-  return layout && (layout->aeth || opcode == Opcode::kReadResponseMiddle);
+  return layout && (layout->aeth || opcode == BthOpcode::kReadResponseMiddle);
 }
 
-bool is_datagram(Opcode opcode) {
+bool is_datagram(BthOpcode opcode) {
   const auto layout = layout_of(opcode);
   return layout && layout->deth;
 }

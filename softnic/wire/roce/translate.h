@@ -53,7 +53,7 @@ class Requests {
   /// The one at `i`, and its payload, which lies in the datagram or here.
   Packet at(uint32_t i, Payload& payload) const;
   /// The opcode of the data that answers the one at `i`.
-  Opcode answer_opcode(uint32_t i) const;
+  BthOpcode answer_opcode(uint32_t i) const;
 
  private:
   Packet common() const;
@@ -72,7 +72,7 @@ class Requests {
 
 /// An answer of this NIC's engine as a frame, but for its P_Key; nothing for what RoCE has no word
 /// for. `data` is the opcode for an answer that brings data.
-std::optional<RoceFrame> answer_frame(const Packet& packet, const Payload& payload, Opcode data,
+std::optional<RoceFrame> answer_frame(const Packet& packet, const Payload& payload, BthOpcode data,
                                       uint32_t messages);
 
 /// An answer that came; `payload` lies in the datagram, or in `value` for an atomic's. False for
@@ -80,7 +80,7 @@ std::optional<RoceFrame> answer_frame(const Packet& packet, const Payload& paylo
 bool answer_packet(const RoceFrame& frame, uint64_t& value, Packet& packet, Payload& payload);
 
 /// True for what a responder sends.
-bool is_answer(Opcode opcode);
-bool is_datagram(Opcode opcode);
+bool is_answer(BthOpcode opcode);
+bool is_datagram(BthOpcode opcode);
 
 }  // namespace peal::softnic::roce

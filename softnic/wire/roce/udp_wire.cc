@@ -71,7 +71,7 @@ class UdpWire::Answers {
 
   /// Tells of the packet that is served next: `data` is the opcode of its answers, `finishes` says
   /// that it is the last packet of a new message.
-  void next(Opcode data, bool finishes) {
+  void next(BthOpcode data, bool finishes) {
     data_ = data;
     finishes_ = finishes;
     goes_on_ = false;
@@ -95,7 +95,7 @@ class UdpWire::Answers {
   UdpWire& wire_;
   Connection& connection_;
   uint32_t qpn_;
-  Opcode data_ = Opcode::kReadResponseOnly;
+  BthOpcode data_ = BthOpcode::kReadResponseOnly;
   bool finishes_ = false;
   bool goes_on_ = false;
 };
@@ -147,7 +147,7 @@ bool UdpWire::emit(const Address& to, const RoceFrame& frame, const Payload& pay
 
 /// False when the memory that it brings has gone: the peer hears that instead.
 bool UdpWire::answer(const Connection& connection, const Packet& packet, const Payload& payload,
-                     Opcode data, uint32_t messages) {
+                     BthOpcode data, uint32_t messages) {
   const Address& to = connection.peer;
   std::optional<RoceFrame> frame = answer_frame(packet, payload, data, messages);
   if (!frame) return true;
@@ -179,7 +179,8 @@ void UdpWire::acknowledge(uint32_t qpn) {
   place_held(port_, qpn);  // what it acknowledges is in memory
   Payload nothing;
   nothing.clear();
-  answer(connection, connection.held, nothing, Opcode::kAcknowledge, connection.inbound.messages);
+  answer(connection, connection.held, nothing, BthOpcode::kAcknowledge,
+         connection.inbound.messages);
 }
 
 // ---- what arrives
@@ -254,7 +255,7 @@ void UdpWire::take(const Arrived& datagram) {
 /// A datagram may come from any sender: only its Q_Key is checked.
 void UdpWire::take_datagram(const Arrived& datagram, const RoceFrame& frame) {
   const GlobalHeader header = header_of(datagram, network_.address());
-  const bool immediate = frame.opcode == Opcode::kDatagramOnlyImmediate;
+  const bool immediate = frame.opcode == BthOpcode::kDatagramOnlyImmediate;
   Payload payload;
   payload.clear();
   payload.append(reinterpret_cast<const std::byte*>(header.byte), sizeof header);

@@ -92,7 +92,7 @@ class UdpWire {
   void acknowledge(uint32_t qpn);
   bool emit(const Address& to, const RoceFrame& frame, const Payload& payload, uint32_t ahead);
   bool answer(const Connection& connection, const Packet& packet, const Payload& payload,
-              Opcode data, uint32_t messages);
+              BthOpcode data, uint32_t messages);
 
   Port& port_;
   Datagrams& network_;

@@ -12,34 +12,34 @@
 namespace peal::softnic::roce {
 namespace {
 
-constexpr Opcode kAll[] = {Opcode::kSendFirst,
-                           Opcode::kSendMiddle,
-                           Opcode::kSendLast,
-                           Opcode::kSendLastImmediate,
-                           Opcode::kSendOnly,
-                           Opcode::kSendOnlyImmediate,
-                           Opcode::kWriteFirst,
-                           Opcode::kWriteMiddle,
-                           Opcode::kWriteLast,
-                           Opcode::kWriteLastImmediate,
-                           Opcode::kWriteOnly,
-                           Opcode::kWriteOnlyImmediate,
-                           Opcode::kReadRequest,
-                           Opcode::kReadResponseFirst,
-                           Opcode::kReadResponseMiddle,
-                           Opcode::kReadResponseLast,
-                           Opcode::kReadResponseOnly,
-                           Opcode::kAcknowledge,
-                           Opcode::kAtomicAcknowledge,
-                           Opcode::kCompareSwap,
-                           Opcode::kFetchAdd,
-                           Opcode::kDatagramOnly,
-                           Opcode::kDatagramOnlyImmediate,
-                           Opcode::kMaskedCompareSwap8,
-                           Opcode::kMaskedFetchAdd8,
-                           Opcode::kMaskedCompareSwap4,
-                           Opcode::kMaskedFetchAdd4,
-                           Opcode::kAtomicAcknowledge4};
+constexpr BthOpcode kAll[] = {BthOpcode::kSendFirst,
+                              BthOpcode::kSendMiddle,
+                              BthOpcode::kSendLast,
+                              BthOpcode::kSendLastImmediate,
+                              BthOpcode::kSendOnly,
+                              BthOpcode::kSendOnlyImmediate,
+                              BthOpcode::kWriteFirst,
+                              BthOpcode::kWriteMiddle,
+                              BthOpcode::kWriteLast,
+                              BthOpcode::kWriteLastImmediate,
+                              BthOpcode::kWriteOnly,
+                              BthOpcode::kWriteOnlyImmediate,
+                              BthOpcode::kReadRequest,
+                              BthOpcode::kReadResponseFirst,
+                              BthOpcode::kReadResponseMiddle,
+                              BthOpcode::kReadResponseLast,
+                              BthOpcode::kReadResponseOnly,
+                              BthOpcode::kAcknowledge,
+                              BthOpcode::kAtomicAcknowledge,
+                              BthOpcode::kCompareSwap,
+                              BthOpcode::kFetchAdd,
+                              BthOpcode::kDatagramOnly,
+                              BthOpcode::kDatagramOnlyImmediate,
+                              BthOpcode::kMaskedCompareSwap8,
+                              BthOpcode::kMaskedFetchAdd8,
+                              BthOpcode::kMaskedCompareSwap4,
+                              BthOpcode::kMaskedFetchAdd4,
+                              BthOpcode::kAtomicAcknowledge4};
 
 std::string hex(const std::byte* from, size_t bytes) {
   std::string text;
@@ -56,7 +56,7 @@ std::string encoded(const RoceFrame& frame) {
   return hex(bytes, encode(frame, bytes));
 }
 
-RoceFrame filled(Opcode opcode) {
+RoceFrame filled(BthOpcode opcode) {
   RoceFrame frame;
   frame.opcode = opcode;
   frame.pkey = 0xffff;
@@ -92,51 +92,51 @@ TEST(RoceCodec, WritesHeadersAsTheSpecificationDrawsThem) {
   const std::string masks =
       "c0c1c2c3c4c5c6c7"
       "d0d1d2d3d4d5d6d7";
-  const std::pair<Opcode, std::string> expected[] = {
-      {Opcode::kSendFirst, "00" + bth},
-      {Opcode::kSendMiddle, "01" + bth},
-      {Opcode::kSendLast, "02" + bth},
-      {Opcode::kSendLastImmediate, "03" + bth + "cafebabe"},
-      {Opcode::kSendOnly, "04" + bth},
-      {Opcode::kSendOnlyImmediate, "05" + bth + "cafebabe"},
-      {Opcode::kWriteFirst, "06" + bth + reth},
-      {Opcode::kWriteMiddle, "07" + bth},
-      {Opcode::kWriteLast, "08" + bth},
-      {Opcode::kWriteLastImmediate, "09" + bth + "cafebabe"},
-      {Opcode::kWriteOnly, "0a" + bth + reth},
-      {Opcode::kWriteOnlyImmediate, "0b" + bth + reth + "cafebabe"},
-      {Opcode::kReadRequest, "0c" + bth + reth},
-      {Opcode::kReadResponseFirst, "0d" + bth + "1f000007"},
-      {Opcode::kReadResponseMiddle, "0e" + bth},
-      {Opcode::kReadResponseLast, "0f" + bth + "1f000007"},
-      {Opcode::kReadResponseOnly, "10" + bth + "1f000007"},
-      {Opcode::kAcknowledge, "11" + bth + "1f000007"},
-      {Opcode::kAtomicAcknowledge, "12" + bth +
-                                       "1f000007"
-                                       "e0e1e2e3e4e5e6e7"},
-      {Opcode::kCompareSwap, "13" + bth + atomic},
-      {Opcode::kFetchAdd, "14" + bth + atomic},
-      {Opcode::kDatagramOnly, "64" + bth +
-                                  "11111111"
-                                  "00000042"},
-      {Opcode::kDatagramOnlyImmediate, "65" + bth +
-                                           "11111111"
-                                           "00000042"
-                                           "cafebabe"},
-      {Opcode::kMaskedCompareSwap8, "c0" + bth + atomic + masks},
-      {Opcode::kMaskedFetchAdd8, "c1" + bth + atomic + masks},
-      {Opcode::kMaskedCompareSwap4, "c2" + bth + atomic + masks},
-      {Opcode::kMaskedFetchAdd4, "c3" + bth + atomic + masks},
-      {Opcode::kAtomicAcknowledge4, "c4" + bth +
-                                        "1f000007"
-                                        "e0e1e2e3e4e5e6e7"},
+  const std::pair<BthOpcode, std::string> expected[] = {
+      {BthOpcode::kSendFirst, "00" + bth},
+      {BthOpcode::kSendMiddle, "01" + bth},
+      {BthOpcode::kSendLast, "02" + bth},
+      {BthOpcode::kSendLastImmediate, "03" + bth + "cafebabe"},
+      {BthOpcode::kSendOnly, "04" + bth},
+      {BthOpcode::kSendOnlyImmediate, "05" + bth + "cafebabe"},
+      {BthOpcode::kWriteFirst, "06" + bth + reth},
+      {BthOpcode::kWriteMiddle, "07" + bth},
+      {BthOpcode::kWriteLast, "08" + bth},
+      {BthOpcode::kWriteLastImmediate, "09" + bth + "cafebabe"},
+      {BthOpcode::kWriteOnly, "0a" + bth + reth},
+      {BthOpcode::kWriteOnlyImmediate, "0b" + bth + reth + "cafebabe"},
+      {BthOpcode::kReadRequest, "0c" + bth + reth},
+      {BthOpcode::kReadResponseFirst, "0d" + bth + "1f000007"},
+      {BthOpcode::kReadResponseMiddle, "0e" + bth},
+      {BthOpcode::kReadResponseLast, "0f" + bth + "1f000007"},
+      {BthOpcode::kReadResponseOnly, "10" + bth + "1f000007"},
+      {BthOpcode::kAcknowledge, "11" + bth + "1f000007"},
+      {BthOpcode::kAtomicAcknowledge, "12" + bth +
+                                          "1f000007"
+                                          "e0e1e2e3e4e5e6e7"},
+      {BthOpcode::kCompareSwap, "13" + bth + atomic},
+      {BthOpcode::kFetchAdd, "14" + bth + atomic},
+      {BthOpcode::kDatagramOnly, "64" + bth +
+                                     "11111111"
+                                     "00000042"},
+      {BthOpcode::kDatagramOnlyImmediate, "65" + bth +
+                                              "11111111"
+                                              "00000042"
+                                              "cafebabe"},
+      {BthOpcode::kMaskedCompareSwap8, "c0" + bth + atomic + masks},
+      {BthOpcode::kMaskedFetchAdd8, "c1" + bth + atomic + masks},
+      {BthOpcode::kMaskedCompareSwap4, "c2" + bth + atomic + masks},
+      {BthOpcode::kMaskedFetchAdd4, "c3" + bth + atomic + masks},
+      {BthOpcode::kAtomicAcknowledge4, "c4" + bth +
+                                           "1f000007"
+                                           "e0e1e2e3e4e5e6e7"},
   };
   EXPECT_EQ(std::size(expected), std::size(kAll));
   for (const auto& [opcode, bytes] : expected) EXPECT_EQ(encoded(filled(opcode)), bytes);
 }
 
 TEST(RoceCodec, SetsTheBitsOfTheBaseHeader) {
-  RoceFrame frame = filled(Opcode::kSendOnly);
+  RoceFrame frame = filled(BthOpcode::kSendOnly);
   frame.solicited = frame.asks_ack = true;
   frame.bytes = 5;  // three bytes of padding
   EXPECT_EQ(encoded(frame), "04f0ffff0012345680abcdef");
@@ -153,7 +153,7 @@ std::vector<std::byte> datagram_of(const RoceFrame& frame) {
 }
 
 TEST(RoceCodec, ReadsBackWhatItHasWritten) {
-  for (const Opcode opcode : kAll) {
+  for (const BthOpcode opcode : kAll) {
     const HeaderLayout layout = layout_of(opcode).value();
     for (const uint32_t payload : {0u, 1u, 2u, 3u, 4u, 255u, 4096u}) {
       if (payload != 0 && !layout.payload) continue;
@@ -176,7 +176,7 @@ TEST(RoceCodec, ReadsBackWhatItHasWritten) {
 }
 
 TEST(RoceCodec, RefusesWhatIsCutShort) {
-  for (const Opcode opcode : kAll) {
+  for (const BthOpcode opcode : kAll) {
     const auto bytes = datagram_of(filled(opcode));
     for (size_t keep = 0; keep < bytes.size(); ++keep) {
       const std::vector<std::byte> cut(bytes.begin(), bytes.begin() + static_cast<long>(keep));
@@ -186,12 +186,12 @@ TEST(RoceCodec, RefusesWhatIsCutShort) {
 }
 
 TEST(RoceCodec, RefusesWhatIsNoPacket) {
-  RoceFrame frame = filled(Opcode::kAcknowledge);
+  RoceFrame frame = filled(BthOpcode::kAcknowledge);
   auto bytes = datagram_of(frame);
   bytes.resize(bytes.size() + 4);  // payload where there can be none
   EXPECT_FALSE(decode(bytes.data(), bytes.size()));
 
-  bytes = datagram_of(filled(Opcode::kSendOnly));
+  bytes = datagram_of(filled(BthOpcode::kSendOnly));
   bytes[1] |= std::byte{0x30};  // padding without payload
   EXPECT_FALSE(decode(bytes.data(), bytes.size()));
   bytes[1] = std::byte{0x41};  // version 1
@@ -203,7 +203,7 @@ TEST(RoceCodec, RefusesWhatIsNoPacket) {
     bytes[0] = static_cast<std::byte>(unknown);
     EXPECT_FALSE(decode(bytes.data(), bytes.size())) << unknown;
   }
-  frame = filled(Opcode::kSendOnly);
+  frame = filled(BthOpcode::kSendOnly);
   bytes.assign(sizeof(Bth) + kMostPayload + 4 + kIcrcBytes, std::byte{0});  // 4100 bytes of payload
   EXPECT_FALSE(decode(bytes.data(), bytes.size()));
 }

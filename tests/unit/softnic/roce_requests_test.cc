@@ -10,7 +10,7 @@ namespace peal::softnic::testing {
 namespace {
 
 using roce::RoceFrame;
-using RoceOpcode = roce::Opcode;
+using RoceOpcode = roce::BthOpcode;
 
 /// Seals a frame with that much payload, each byte `fill`, as the local end would send it.
 Mailbox::Letter letter_of(RoceFrame frame, uint32_t bytes = 0, int filler = 0x5a,
