@@ -34,7 +34,7 @@ std::string_view family_of(const CallName& name) {
 
 // What the message is part of, and which of the group's exchanges. A name comes from another
 // process: bytes that cannot be printed become question marks.
-std::string name_call(const Header& header) {
+std::string name_call(const FrameHeader& header) {
   const std::string_view text = text_of_name(header.name);
   std::string name;
   for (const char letter : text.substr(text.find(':') + 1)) {
@@ -56,18 +56,18 @@ std::string name_call(const Header& header) {
 }
 
 struct Parsed {
-  Header header;
+  FrameHeader header;
   std::span<const std::byte> payload;
 };
 
 Parsed parse(const Event& event) {
   Parsed parsed;
-  if (event.message.size() < sizeof(Header)) {
+  if (event.message.size() < sizeof(FrameHeader)) {
     fail(ErrorCode::kInternal, "rank {} sent a message of {} bytes without a header", event.peer,
          event.message.size());
   }
-  std::memcpy(&parsed.header, event.message.data(), sizeof(Header));
-  parsed.payload = std::span(event.message).subspan(sizeof(Header));
+  std::memcpy(&parsed.header, event.message.data(), sizeof(FrameHeader));
+  parsed.payload = std::span(event.message).subspan(sizeof(FrameHeader));
   if (parsed.header.bytes != parsed.payload.size()) {
     fail(ErrorCode::kInternal, "rank {} announced {} bytes and sent {}", event.peer,
          parsed.header.bytes, parsed.payload.size());
@@ -86,15 +86,15 @@ void copy(std::span<const std::byte> from, std::span<std::byte> to) {
 
 }  // namespace
 
-std::vector<std::byte> make_message(const Header& header, std::span<const std::byte> payload) {
-  std::vector<std::byte> message(sizeof(Header) + payload.size());
-  std::memcpy(message.data(), &header, sizeof(Header));
-  copy(payload, std::span(message).subspan(sizeof(Header)));
+std::vector<std::byte> make_message(const FrameHeader& header, std::span<const std::byte> payload) {
+  std::vector<std::byte> message(sizeof(FrameHeader) + payload.size());
+  std::memcpy(message.data(), &header, sizeof(FrameHeader));
+  copy(payload, std::span(message).subspan(sizeof(FrameHeader)));
   return message;
 }
 
 std::vector<std::byte> make_failure(ErrorCode code, const std::string& text) {
-  const Header header{
+  const FrameHeader header{
       .kind = FrameKind::kFailure, .code = static_cast<std::uint32_t>(code), .bytes = text.size()};
   return make_message(header, std::as_bytes(std::span(text)));
 }
@@ -132,9 +132,9 @@ void Star::allgather(std::span<const std::byte> mine, std::span<std::byte> all) 
          "allgather of {} bytes among {} ranks needs {} bytes of room, not {}", mine.size(), ranks,
          mine.size() * ranks, all.size());
   }
-  if (all.size() > kMaxMessage - sizeof(Header)) {
+  if (all.size() > kMaxMessage - sizeof(FrameHeader)) {
     fail(ErrorCode::kInvalidArgument, "allgather of {} bytes in all: at most {}; split it",
-         all.size(), kMaxMessage - sizeof(Header));
+         all.size(), kMaxMessage - sizeof(FrameHeader));
   }
   collective(FrameKind::kAllgather, mine, all);
 }
@@ -145,10 +145,10 @@ void Star::collective(FrameKind kind, std::span<const std::byte> mine, std::span
          rank(), size());
   }
   if (broken_) fail(broken_->code(), "the group is broken since: {}", broken_->what());
-  const Header call{.call = calls_++,
-                    .kind = kind,
-                    .bytes = mine.size(),
-                    .name = kind == FrameKind::kLeave ? CallName{} : name_};
+  const FrameHeader call{.call = calls_++,
+                         .kind = kind,
+                         .bytes = mine.size(),
+                         .name = kind == FrameKind::kLeave ? CallName{} : name_};
   try {
     if (rank() == 0) {
       gather(call, mine, all);
@@ -175,7 +175,8 @@ std::optional<Event> Star::next(TimePoint& until, Deadline again) {
   }
 }
 
-void Star::gather(const Header& call, std::span<const std::byte> mine, std::span<std::byte> all) {
+void Star::gather(const FrameHeader& call, std::span<const std::byte> mine,
+                  std::span<std::byte> all) {
   tell_all(make_message({.call = call.call, .kind = FrameKind::kPresent}, {}));
   TimePoint until = Clock::now() + deadline_;
   copy(mine, all.first(mine.size()));
@@ -200,7 +201,7 @@ void Star::gather(const Header& call, std::span<const std::byte> mine, std::span
 
 // Takes one rank's request for `call`, or breaks the group. A rank that was lost after its request
 // counts as lost too: it cannot have left in order before the answer.
-void Star::admit(const Header& call, const Event& event, std::span<std::byte> all) {
+void Star::admit(const FrameHeader& call, const Event& event, std::span<std::byte> all) {
   const std::string who = fmt::format("rank {} of {}", event.peer, size());
   if (event.lost) {
     give_up(ErrorCode::kPeerLost, fmt::format("{}: {} died or disconnected", name_call(call), who));
@@ -211,7 +212,7 @@ void Star::admit(const Header& call, const Event& event, std::span<std::byte> al
   } catch (const Error& error) {
     give_up(error.code(), error.what());
   }
-  const Header& header = request.header;
+  const FrameHeader& header = request.header;
   if (header.kind == FrameKind::kAbort) {
     give_up(ErrorCode::kPeerLost,
             fmt::format("{}: {} aborted: {}", name_call(call), who, text_of(request.payload)));
@@ -238,7 +239,7 @@ void Star::admit(const Header& call, const Event& event, std::span<std::byte> al
   copy(request.payload, all.subspan(static_cast<std::size_t>(event.peer) * request.payload.size()));
 }
 
-void Star::ask(const Header& call, std::span<const std::byte> mine, std::span<std::byte> all) {
+void Star::ask(const FrameHeader& call, std::span<const std::byte> mine, std::span<std::byte> all) {
   wire_->send(0, make_message(call, mine));
   TimePoint until = Clock::now() + deadline_;
   const TimePoint last = until + deadline_ + kGrace;  // rank 0 may come late, and wait then

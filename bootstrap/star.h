@@ -42,16 +42,16 @@ enum class FrameKind : std::uint32_t {
 using CallName = std::array<char, 24>;
 
 /// First bytes of every message. All machines of a job are little endian.
-struct Header {
+struct FrameHeader {
   std::uint64_t call = 0;
   FrameKind kind = FrameKind::kStart;
   std::uint32_t code = 0;   // ErrorCode of a failure
   std::uint64_t bytes = 0;  // of the payload that follows
   CallName name{};          // what the call is part of; zeros where nobody said
 };
-static_assert(sizeof(Header) == 48);
+static_assert(sizeof(FrameHeader) == 48);
 
-std::vector<std::byte> make_message(const Header& header, std::span<const std::byte> payload);
+std::vector<std::byte> make_message(const FrameHeader& header, std::span<const std::byte> payload);
 
 /// A kFailure message: what makes the receiver's collective call throw.
 std::vector<std::byte> make_failure(ErrorCode code, const std::string& text);
@@ -94,11 +94,11 @@ class Star : public Bootstrap {
 
  private:
   void collective(FrameKind kind, std::span<const std::byte> mine, std::span<std::byte> all);
-  void gather(const Header& call, std::span<const std::byte> mine, std::span<std::byte> all);
-  void admit(const Header& call, const Event& event, std::span<std::byte> all);
+  void gather(const FrameHeader& call, std::span<const std::byte> mine, std::span<std::byte> all);
+  void admit(const FrameHeader& call, const Event& event, std::span<std::byte> all);
   std::optional<Event> next(TimePoint& until, Deadline again);
   void say_farewell(FrameKind kind, const std::string& text);
-  void ask(const Header& call, std::span<const std::byte> mine, std::span<std::byte> all);
+  void ask(const FrameHeader& call, std::span<const std::byte> mine, std::span<std::byte> all);
   void tell_all(std::span<const std::byte> message);
 
   std::unique_ptr<Wire> wire_;

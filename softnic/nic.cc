@@ -56,7 +56,7 @@ struct CpuEngine {
     tables.port.by_value = settings.doorbell_by_value;
     tables.port.pci_atomics = device.pci_atomics;
     if (settings.placement) {
-      placement = std::make_unique<Placement>(*settings.placement + fabric.lid());
+      placement = std::make_unique<WritePlacement>(*settings.placement + fabric.lid());
       tables.port.placement = placement.get();
     }
     driver.start([this] { control.collect(); });
@@ -72,7 +72,7 @@ struct CpuEngine {
   }
 
   Tables tables;
-  std::unique_ptr<Placement> placement;
+  std::unique_ptr<WritePlacement> placement;
   ShmWire wire;
   std::unique_ptr<roce::UdpWire> udp;
   Control control;
@@ -210,7 +210,7 @@ void Nic::move_to_gpu(const void* address) {
   }
   const std::string program =
       settings_.engine_program.empty() ? program_beside_library() : settings_.engine_program;
-  const gpu::Hello hello = {
+  const gpu::ProcessHello hello = {
       .lid = fabric_.lid(),
       .epoch = static_cast<uint32_t>(fabric_.generation()),
       .timing = settings_.timing,

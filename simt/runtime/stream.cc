@@ -115,7 +115,7 @@ Stream::Stream(StreamKind kind)
   refuse_child();
   made_in = Forks::of_process().generation();
   const std::lock_guard lock(streams().mutex);
-  state().thread = Thread([this] { run(); });
+  state().thread = ProcessThread([this] { run(); });
   streams().all.insert(this);
 }
 

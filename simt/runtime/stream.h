@@ -125,7 +125,7 @@ class Stream {
     std::exception_ptr error;
     std::atomic<uint64_t> given = 0;  // changes under the mutex
     bool ending = false;
-    Thread thread;
+    ProcessThread thread;
   };
   State& state() const;
 

@@ -39,7 +39,7 @@ void Condition::wait_once(std::unique_lock<Mutex>& lock) {
   lock.mutex()->lock();
 }
 
-Thread::Thread(std::function<void()> body) {
+ProcessThread::ProcessThread(std::function<void()> body) {
   if (in_simulation()) {
     process_ = start_process(ProcessKind::kThread, {1, 1}, std::move(body));
   } else {
@@ -50,7 +50,7 @@ Thread::Thread(std::function<void()> body) {
   }
 }
 
-void Thread::join() {
+void ProcessThread::join() {
   if (process_ != nullptr) return await_process(*process_);
   thread_.join();
 }

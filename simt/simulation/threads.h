@@ -50,10 +50,10 @@ class Condition {
 };
 
 /// Joined before it is destroyed, as std::thread is.
-class Thread {
+class ProcessThread {
  public:
-  Thread() = default;
-  explicit Thread(std::function<void()> body);
+  ProcessThread() = default;
+  explicit ProcessThread(std::function<void()> body);
   void join();
 
  private:

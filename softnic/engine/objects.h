@@ -334,7 +334,7 @@ struct Timing {
 };
 
 struct Faults;
-class Placement;
+class WritePlacement;
 
 /// Everything one NIC's engine reaches.
 struct Port {
@@ -356,11 +356,11 @@ struct Port {
   Timing timing;
   EventLog events;
   Violations violations;
-  Faults* faults = nullptr;        // null until the first fault plan
-  Placement* placement = nullptr;  // of the engine on a CPU: holds WRITEs back; null: in order
-  bool any_placement = false;      // of the engine on a GPU: WRITEs wait for none
-  bool pci_atomics = false;        // atomics wait for no WRITE that is held there
-  uint64_t lost_pages = 0;         // registered, and unmapped when touched (lost_memory.h)
+  Faults* faults = nullptr;             // null until the first fault plan
+  WritePlacement* placement = nullptr;  // of the engine on a CPU: holds WRITEs back; null: in order
+  bool any_placement = false;           // of the engine on a GPU: WRITEs wait for none
+  bool pci_atomics = false;             // atomics wait for no WRITE that is held there
+  uint64_t lost_pages = 0;              // registered, and unmapped when touched (lost_memory.h)
 };
 
 /// True where WRITEs to the queue pair, `port`'s, are placed as they were posted.

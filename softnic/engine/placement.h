@@ -21,9 +21,9 @@
 namespace peal::softnic {
 
 /// The WRITEs that one NIC holds as responder. Used under the engine's lock.
-class Placement {
+class WritePlacement {
  public:
-  PEAL_HD explicit Placement(uint64_t seed) : random_(seed * 2 + 1) {}
+  PEAL_HD explicit WritePlacement(uint64_t seed) : random_(seed * 2 + 1) {}
 
   /// Takes the bytes of a WRITE, to place them later; false if they are to be stored now. `packet`
   /// was checked: it may write there.

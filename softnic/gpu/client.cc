@@ -45,7 +45,7 @@ void spawn(const Client::Place& place) {
 
 }  // namespace
 
-Client::Client(const Place& place, const Hello& hello, const Exporter& exporter)
+Client::Client(const Place& place, const ProcessHello& hello, const Exporter& exporter)
     : exporter_(exporter) {
   const auto start = std::chrono::steady_clock::now();
   auto next_spawn = start;
@@ -63,7 +63,7 @@ Client::Client(const Place& place, const Hello& hello, const Exporter& exporter)
 }
 
 /// False when no engine listens, or the one that did is leaving.
-bool Client::join(const Place& place, const Hello& hello) {
+bool Client::join(const Place& place, const ProcessHello& hello) {
   calls_ = connect_to(place.directory + "/engine");
   if (!calls_.open()) return false;
   auto [mine, theirs] = channel_pair();

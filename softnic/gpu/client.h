@@ -28,7 +28,7 @@ class Client {
 
   /// Joins the engine of the fabric, starting it if need be. `exporter` must outlive the client.
   /// Throws std::runtime_error naming what failed and what to do.
-  Client(const Place& place, const Hello& hello, const Exporter& exporter);
+  Client(const Place& place, const ProcessHello& hello, const Exporter& exporter);
 
   Outcome run(const Command& command);
   bool next_event(AsyncEvent* event);
@@ -41,7 +41,7 @@ class Client {
   pid_t engine_pid() const { return calls_.peer_pid(); }
 
  private:
-  bool join(const Place& place, const Hello& hello);
+  bool join(const Place& place, const ProcessHello& hello);
   bool exchange(const Demand& call, Reply* reply, int descriptor = -1);
   Refusal show(const void* address, uint64_t bytes);
   Refusal unreachable(CommandStatus status, const char* reason);

@@ -3,8 +3,8 @@
 // What a PE and the process of the GPU engine say to each other: one Demand, one Reply, over a
 // packet socket.
 //
-//   PE:      Hello; then [Extent (+ descriptor)]... and the Command that names the memory. Extents
-//            with `more` lie one behind the other and are mapped so
+//   PE:      ProcessHello; then [Extent (+ descriptor)]... and the Command that names the memory.
+//            Extents with `more` lie one behind the other and are mapped so
 //   engine:  one Reply to each, in order
 //
 // Both sides are built together: kVersion changes with any of these structs. From version 7 on a
@@ -42,7 +42,7 @@ struct ProcessMemory {
 };
 
 /// Introduces a PE's NIC.
-struct Hello {
+struct ProcessHello {
   uint16_t lid = 0;
   uint32_t epoch = 0;
   Timing timing;
@@ -55,14 +55,14 @@ struct Hello {
 struct alignas(1024) Demand {
   static constexpr uint64_t kVersion = 0x7065616c'0000000a;
   uint64_t version = kVersion;
-  std::variant<Hello, ProcessMemory, Command> what;
+  std::variant<ProcessHello, ProcessMemory, Command> what;
 };
 static_assert(std::is_trivially_copyable_v<Demand> && sizeof(Demand) == 1024);
 
 struct alignas(1024) Reply {
   CommandStatus status = CommandStatus::kOk;
   char reason[256] = {};
-  GpuId gpu;        // of the engine, to Hello
+  GpuId gpu;        // of the engine, to ProcessHello
   Outcome outcome;  // to Command; its refusal is in the two others
 };
 static_assert(std::is_trivially_copyable_v<Reply> && sizeof(Reply) == 1024);

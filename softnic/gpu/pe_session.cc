@@ -28,7 +28,7 @@ bool Region::is_of(std::span<const ProcessMemory> extents) const {
 }
 
 PeSession::PeSession(MessageSocket calls, MessageSocket events,
-                     std::shared_ptr<EngineRunner> runner, const Hello& hello)
+                     std::shared_ptr<EngineRunner> runner, const ProcessHello& hello)
     : calls_(std::move(calls)),
       events_(std::move(events)),
       runner_(std::move(runner)),

@@ -96,7 +96,7 @@ Reply Server::introduce(size_t index, const Demand& call, Fd events) {
   };
   if (call.version != Demand::kVersion) return refuse(other_version(call.version).c_str());
   if (call.what.index() != 0) return refuse("the first call of a NIC is Hello");
-  const Hello& hello = std::get<Hello>(call.what);
+  const ProcessHello& hello = std::get<ProcessHello>(call.what);
   if (!failure_.empty()) return refuse(failure_.c_str());
   for (const auto& session : sessions_) {
     if (session->port().lid == hello.lid) return refuse("this LID is taken");

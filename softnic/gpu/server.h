@@ -54,7 +54,7 @@ class Region {
 class PeSession {
  public:
   PeSession(MessageSocket calls, MessageSocket events, std::shared_ptr<EngineRunner> runner,
-            const Hello& hello);
+            const ProcessHello& hello);
 
   MessageSocket& calls() { return calls_; }
   /// Where to wait for room until send_events(); -1 while no event waits for any.
@@ -62,7 +62,7 @@ class PeSession {
   Port& port() { return tables_.port; }
   bool needs_service() const;
 
-  /// Answers any call but Hello.
+  /// Answers any call but ProcessHello.
   Reply answer(const Demand& call, Fd descriptor);
   /// Takes what the engine raised and hands it to the PE.
   void report_events();

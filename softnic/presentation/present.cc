@@ -39,8 +39,8 @@ constexpr Named<uint32_t> kRefusals[] = {{"devx", kRefuseDevx},
                                          {"atomics", kRefuseAtomics},
                                          {"relaxed_ordering", kRefuseRelaxedOrdering},
                                          {"umem_peermem", kRefuseUmemPeermem}};
-constexpr Named<DmaBuf> kDmaBufs[] = {
-    {"none", DmaBuf::kNone}, {"mr", DmaBuf::kRegions}, {"all", DmaBuf::kAll}};
+constexpr Named<DmaBufSupport> kDmaBufs[] = {
+    {"none", DmaBufSupport::kNone}, {"mr", DmaBufSupport::kRegions}, {"all", DmaBufSupport::kAll}};
 constexpr Named<Clock> kClocks[] = {
     {"free", Clock::kFree}, {"real", Clock::kRealTime}, {"both", Clock::kBoth}};
 constexpr Named<Network> kNetworks[] = {

@@ -49,7 +49,7 @@ enum class Clock : uint8_t {
 };
 
 /// Which registrations of dma-bufs the kernel knows.
-enum class DmaBuf : uint8_t {
+enum class DmaBufSupport : uint8_t {
   kNone,     // before Linux 5.12
   kRegions,  // ibv_reg_dmabuf_mr; umems not before 6.1
   kAll,
@@ -83,7 +83,7 @@ struct PresentedDevice {
   uint16_t min_udp_port = 0xc000;  // of RoCE v2, at the source
   uint16_t max_udp_port = 0xffff;
   uint32_t refuses = 0;
-  DmaBuf dma_buf = DmaBuf::kNone;
+  DmaBufSupport dma_buf = DmaBufSupport::kNone;
   uint8_t log_responder_depth = 4;  // READs and atomics at once of a queue pair
   uint8_t log_initiator_depth = 4;
   uint8_t bonded = 1;  // ports that carry the link together

@@ -38,7 +38,7 @@ Fd heard(std::span<const uint8_t> bytes, std::vector<Fd>* others) {
 
 /// Header and payload of a message that fits the call, but for what the input changes.
 std::vector<uint8_t> frame(Input& in, uint64_t call) {
-  Header header;
+  FrameHeader header;
   header.call = call + in.below(4) / 3;
   header.kind = static_cast<FrameKind>(in.byte() % 10);
   header.code = in.byte();
@@ -47,9 +47,10 @@ std::vector<uint8_t> frame(Input& in, uint64_t call) {
   const uint32_t lie = in.below(8);
   if (lie == 6) header.bytes -= in.below(33);
   if (lie == 7) header.bytes = in.number<uint64_t>();
-  std::vector<std::byte> message(sizeof(Header) + payload.size());
-  std::memcpy(message.data(), &header, sizeof(Header));
-  for (size_t i = 0; i < payload.size(); ++i) message[sizeof(Header) + i] = std::byte{payload[i]};
+  std::vector<std::byte> message(sizeof(FrameHeader) + payload.size());
+  std::memcpy(message.data(), &header, sizeof(FrameHeader));
+  for (size_t i = 0; i < payload.size(); ++i)
+    message[sizeof(FrameHeader) + i] = std::byte{payload[i]};
   const std::vector<std::byte> bytes = make_frame(message);
   const auto* first = reinterpret_cast<const uint8_t*>(bytes.data());
   return {first, first + bytes.size()};

@@ -120,7 +120,7 @@ void change_region(MemoryRegion& region, const Change& to) {
 /// A dma-buf names memory that only its exporter can reach: never registrable here. EBADF for no
 /// descriptor at all is how clients learn that the kernel knows the call.
 [[noreturn]] void refuse_dmabuf(const Nic& nic, int fd) {
-  const bool known = nic.device().dma_buf != DmaBuf::kNone;
+  const bool known = nic.device().dma_buf != DmaBufSupport::kNone;
   refuse(known && fcntl(fd, F_GETFD) < 0 ? EBADF : EOPNOTSUPP);
 }
 
@@ -144,7 +144,7 @@ void check_gpu_umem(const Nic& nic, const mlx5dv_devx_umem_in& in) {
   if ((in.comp_mask & MLX5DV_UMEM_MASK_DMABUF) != 0) {
     // libmlx5 itself refuses -1; a kernel that does not know the attribute says so of any other.
     if (in.dmabuf_fd == -1) refuse(EBADF);
-    if (device.dma_buf != DmaBuf::kAll) refuse(EPROTONOSUPPORT);
+    if (device.dma_buf != DmaBufSupport::kAll) refuse(EPROTONOSUPPORT);
     refuse_dmabuf(nic, in.dmabuf_fd);
   }
   if (device.refuses_any(kRefuseUmemPeermem) && nic.is_gpu_memory(in.addr)) refuse(EFAULT);

@@ -14,7 +14,7 @@ TEST(PlacementBySeed, AWriteOvertakesTheOneBeforeIt) {
   uint32_t overtaken = 0;
   for (uint32_t seed = 1; seed <= 16; ++seed) {
     Pair pair(0);
-    Placement placement(seed);
+    WritePlacement placement(seed);
     pair.b.port->placement = &placement;
     pair.a.post(write_inline<uint64_t>(0, Side::kKey, 1));
     pair.a.post(write_inline<uint64_t>(64, Side::kKey, 1));

@@ -87,8 +87,8 @@ inline Client::Place place(const std::string& directory) {
           .program = std::filesystem::absolute("tests/support/peal_softnic_engine_on_cpu")};
 }
 
-inline Hello hello(uint16_t lid) {
-  Hello hello;
+inline ProcessHello hello(uint16_t lid) {
+  ProcessHello hello;
   hello.lid = lid;
   hello.epoch = lid;
   return hello;

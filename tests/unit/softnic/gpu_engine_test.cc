@@ -164,11 +164,11 @@ TEST_F(GpuEngine, KnowsASharedReceiveQueueByNumber) {
 TEST_F(GpuEngine, RunsWhereTheFirstPeWantedItAndSaysSo) {
   Shared memory;
   const SharedExporter exporter(memory);
-  Hello first = hello(1);
+  ProcessHello first = hello(1);
   first.gpu.byte[0] = 1;
   const Client a(place(directory), first, exporter);
   EXPECT_EQ(a.gpu(), first.gpu);
-  Hello second = hello(2);
+  ProcessHello second = hello(2);
   second.gpu.byte[0] = 2;
   const Client b(place(directory), second, exporter);
   EXPECT_EQ(b.gpu(), first.gpu);

@@ -89,9 +89,9 @@ TEST(Presentation, KnowsEachWord) {
   EXPECT_EQ(only("ooo_sl=0xfffb").unordered_levels, 0xfffb);
   EXPECT_TRUE(only("ooo_sl=0xfffb").orders(2));
   EXPECT_FALSE(only("ooo_sl=0xfffb").orders(3));
-  EXPECT_EQ(only("").dma_buf, DmaBuf::kNone);
-  EXPECT_EQ(only("dmabuf=mr").dma_buf, DmaBuf::kRegions);
-  EXPECT_EQ(only("dmabuf=all").dma_buf, DmaBuf::kAll);
+  EXPECT_EQ(only("").dma_buf, DmaBufSupport::kNone);
+  EXPECT_EQ(only("dmabuf=mr").dma_buf, DmaBufSupport::kRegions);
+  EXPECT_EQ(only("dmabuf=all").dma_buf, DmaBufSupport::kAll);
   for (const char* what :
        {"devx", "peermem", "uar", "atomics", "relaxed_ordering", "umem_peermem"}) {
     EXPECT_NE(only(std::string("refuse=") + what).refuses, 0u) << what;

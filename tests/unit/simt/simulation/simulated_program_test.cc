@@ -97,8 +97,8 @@ TEST(SimulatedHost, LocksOrderWhatThreadsStore) {
           model().store(agent(), word, 8, old + 1, {});
         }
       };
-      Thread one(count);
-      Thread two(count);
+      ProcessThread one(count);
+      ProcessThread two(count);
       one.join();
       two.join();
       EXPECT_EQ(model().load(agent(), word, 8, {}), 10u);
