@@ -111,7 +111,7 @@ Windows::Location CallEngine::symmetric(Call call, const char* which, const Aske
 }
 
 // A copy reads or writes any memory of this process here, so only what is no address is refused.
-void CallEngine::check_near(Call call, const char* which, const void* at, uint64_t bytes) const {
+void CallEngine::check_address(Call call, const char* which, const void* at, uint64_t bytes) const {
   if (at != nullptr && !detail::names_window(at)) return;
   fail(ErrorCode::kInvalidArgument, "{}: {} {}, {}: not an address of PE {}", to_string(call),
        which, at == nullptr ? "null" : "of a window by its handle", length(bytes),
@@ -147,27 +147,27 @@ std::byte* CallEngine::mapped(const void* symmetric, int pe) const {
   return place.offset < bytes_at(*place.range, pe) ? mapped(place, pe) : nullptr;
 }
 
-// Where the far end of a transfer is mapped here. Null: a NIC moves the bytes.
-std::byte* CallEngine::far_end(const kernels::TransferArguments& call) const {
+// Where the remote end of a transfer is mapped here. Null: a NIC moves the bytes.
+std::byte* CallEngine::there_of(const kernels::TransferArguments& call) const {
   const bool gets = call.caller.call == Call::kGet;
   std::byte* const at = gets ? const_cast<std::byte*>(call.src) : call.dst;
   const char* const which = gets ? "dst" : "src";
   const std::byte* const here = gets ? call.dst : call.src;
   if (call.bytes != kEndless && own_memory(at, call.caller.pe)) {
-    check_near(call.caller.call, which, here, call.bytes);
+    check_address(call.caller.call, which, here, call.bytes);
     return at;
   }
   const Windows::Location place =
       symmetric(call.caller.call, gets ? "src" : "dst", {at, call.bytes, call.caller.pe});
   std::byte* const there = mapped(place, call.caller.pe);
-  check_near(call.caller.call, which, here, call.bytes);
+  check_address(call.caller.call, which, here, call.bytes);
   if (there == nullptr) check_home(call.caller.call, which, here, call.bytes);
   return there;
 }
 
-// Moves the bytes of a transfer whose far end is mapped at `there`. In a graph by a kernel, which
-// looks for itself when it runs; its blocks share the bytes, and a signal follows when all are
-// done.
+// Moves the bytes of a transfer whose remote end is mapped at `there`. In a graph by a kernel,
+// which looks for itself when it runs; its blocks share the bytes, and a signal follows when all
+// are done.
 void CallEngine::copy(const detail::CallSite& site, kernels::TransferArguments call,
                       std::byte* there) {
   Executor& executor = *dependencies_.executor;
@@ -188,7 +188,7 @@ void CallEngine::start(const detail::CallSite& site, kernels::TransferArguments 
     symmetric(Call::kPutSignal, "the signal", {call.signal.word, sizeof(uint64_t), call.caller.pe});
   }
   if (call.bytes != 0) {
-    std::byte* const there = far_end(call);
+    std::byte* const there = there_of(call);
     if (there == nullptr) {  // one kernel also signals: the queue has the signal behind the bytes
       return launch(kernels::transfer_kernel(),
                     dependencies_.executor->shape_for(call.bytes, kLongEach, 1), call, site.stream);

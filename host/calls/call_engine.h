@@ -77,10 +77,10 @@ class CallEngine {
   void check_pe(const kernels::Caller& caller) const;
   bool own_memory(const void* at, int pe) const;
   Windows::Location symmetric(Call call, const char* which, const Asked& asked) const;
-  void check_near(Call call, const char* which, const void* at, uint64_t bytes) const;
+  void check_address(Call call, const char* which, const void* at, uint64_t bytes) const;
   void check_home(Call call, const char* which, const void* at, uint64_t bytes) const;
   std::byte* mapped(const Windows::Location& place, int pe) const;
-  std::byte* far_end(const kernels::TransferArguments& call) const;
+  std::byte* there_of(const kernels::TransferArguments& call) const;
   void copy(const detail::CallSite& site, kernels::TransferArguments call, std::byte* there);
   void check_buffers(const Team& team, const kernels::Collective& call) const;
   void compare(const Team& team, const kernels::Collective& call);

@@ -55,7 +55,7 @@ Known OrderChecker::known_of(int owner) const {
   for (int pe = 0; pe < segment_->shape().pes; ++pe) {
     const auto i = static_cast<size_t>(pe);
     known.done[i] = mine().at(pe, pe).load(std::memory_order_acquire);
-    known.far[i] = mine().at(owner, pe).load(std::memory_order_acquire);
+    known.transferred[i] = mine().at(owner, pe).load(std::memory_order_acquire);
   }
   return known;
 }

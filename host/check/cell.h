@@ -46,16 +46,16 @@ struct ShadowSlot {
 };
 
 /// Which earlier accesses to memory of `owner` are ordered before a new access: those of PE p whose
-/// stamp is at most done[p], or far[p] if they are transfers.
+/// stamp is at most done[p], or transferred[p] if they are transfers.
 struct Known {
   int owner = 0;
   std::array<uint32_t, kMaxPes> done{};
-  std::array<uint32_t, kMaxPes> far{};
+  std::array<uint32_t, kMaxPes> transferred{};
 
   bool covers(const ShadowSlot& slot) const {
     const auto pe = static_cast<size_t>(slot.pe());
     const bool transfer = slot.write() && slot.pe() != owner;
-    return slot.stamp() <= (transfer ? far[pe] : done[pe]);
+    return slot.stamp() <= (transfer ? transferred[pe] : done[pe]);
   }
 };
 

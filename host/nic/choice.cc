@@ -77,8 +77,8 @@ NicPreference near_to(const Topology& topology, const GpuPlace& gpu, const Names
   NicPreference offer{rank_nics(topology, gpu.address, names), std::min(share.nics, kMaxNics), ""};
   if (offer.nics[0].distance == Distance::kUnknown) {
     offer.own = 1;
-  } else if (share.near > 1) {
-    offer.reason = fmt::format("; {} of {} as near, for {} GPU{}", offer.own, share.near,
+  } else if (share.nearest > 1) {
+    offer.reason = fmt::format("; {} of {} as near, for {} GPU{}", offer.own, share.nearest,
                                share.gpus, share.gpus == 1 ? "" : "s");
   }
   return offer;

@@ -141,7 +141,7 @@ Places::Places(const Topology& topology, string_view gpu, const std::vector<std:
 
 /// GPUs that are further away from all of them than this one do not count.
 NicShare share_of(const Places& places, size_t gpu) {
-  const Indices& near = places.choices[gpu];
+  const Indices& mine = places.choices[gpu];
   const auto closeness_of = [&places](size_t one) {
     return closeness(places.gpus[one], places.nics[places.choices[one][0]]);
   };
@@ -149,10 +149,10 @@ NicShare share_of(const Places& places, size_t gpu) {
   for (size_t other = 0; other < places.gpus.size(); ++other) {
     const Indices& theirs = places.choices[other];
     const bool common =
-        std::find_first_of(theirs.begin(), theirs.end(), near.begin(), near.end()) != theirs.end();
+        std::find_first_of(theirs.begin(), theirs.end(), mine.begin(), mine.end()) != theirs.end();
     if (common && closeness_of(other) <= closeness_of(gpu)) ++gpus;
   }
-  return {std::max<size_t>(1, near.size() / gpus), near.size(), gpus};
+  return {std::max<size_t>(1, mine.size() / gpus), mine.size(), gpus};
 }
 
 /// The NICs of GPU `mine`: every GPU takes of its nearest ones those which fewest GPUs have. GPUs

@@ -77,9 +77,9 @@ std::vector<RankedNic> rank_nics(const Topology& topology, std::string_view gpu,
 
 /// How the nearest NICs are shared out.
 struct NicShare {
-  size_t nics;  // this GPU's own, at least 1: another GPU may have them too where there are few
-  size_t near;  // NICs that are as near to it
-  size_t gpus;  // that have one of those among their nearest, and no further; this one included
+  size_t nics;     // this GPU's own, at least 1: another GPU may have them too where there are few
+  size_t nearest;  // NICs that are as near to it
+  size_t gpus;     // that have one of those among their nearest, and no further; this one included
 };
 
 /// The same number of NICs for every GPU that has the same ones nearest: what does not divide is

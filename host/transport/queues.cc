@@ -20,8 +20,8 @@ const QueueShape& checked(const QueueShape& shape) {
 }
 
 // What a CPU thread shares with kernels on a GPU.
-std::optional<Backing> far_memory(const std::shared_ptr<Gpu>& gpu, const Carrier& carrier,
-                                  size_t bytes) {
+std::optional<Backing> host_memory(const std::shared_ptr<Gpu>& gpu, const Carrier& carrier,
+                                   size_t bytes) {
   if (!gpu || carrier.doorbells != nullptr) return std::nullopt;
   return make_pinned_backing(gpu, bytes, "proxied queues");
 }
@@ -74,7 +74,7 @@ Queues::Queues(const Rails& rails, const Carrier& carrier, uint32_t n_pes, const
       memory_(queue_memory(rails.nics()[0].gpu,
                            size_t{shape.queues_per_peer} * n_pes * layout_.bytes() +
                                mark_bytes(shape.queues_per_peer, n_pes))),
-      far_memory_(far_memory(rails.nics()[0].gpu, carrier, memory_.bytes())),
+      host_memory_(host_memory(rails.nics()[0].gpu, carrier, memory_.bytes())),
       ends_(size_t{shape.queues_per_peer} * n_pes),
       remotes_(ends_.size()),
       owners_(ends_.size()),

@@ -148,8 +148,8 @@ class Queues {
  private:
   SendQueue* state(uint32_t index) const;  // where kernels have it
   // Where the ring, CQE, records and landing cells of all queues are.
-  Backing& shared() { return far_memory_ ? *far_memory_ : memory_; }
-  const Backing& shared() const { return far_memory_ ? *far_memory_ : memory_; }
+  Backing& shared() { return host_memory_ ? *host_memory_ : memory_; }
+  const Backing& shared() const { return host_memory_ ? *host_memory_ : memory_; }
   std::byte* shared_base(uint32_t index) const { return shared().address() + index * stride(); }
   void change(uint32_t index, const std::function<void(SendQueue&)>& edit);
   size_t nic_index(uint32_t index) const { return rails_.nic_of(rail(index)); }
@@ -174,7 +174,7 @@ class Queues {
   nic::QueueMemoryLayout layout_;
   uint32_t n_pes_;
   Backing memory_;
-  std::optional<Backing> far_memory_;
+  std::optional<Backing> host_memory_;
   std::deque<Registered> registered_;                 // by NIC
   std::vector<std::unique_ptr<nic::QueueEnd>> ends_;  // null: not made yet
   std::vector<nic::RemoteQueue> remotes_;             // the other ends, by index

@@ -36,7 +36,7 @@ class Heap {
 // The memory is that of a PE that takes no part, so that all writes are transfers.
 Known knows(int pe, uint32_t stamp = 1) {
   Known known = nothing();
-  known.done[static_cast<size_t>(pe)] = known.far[static_cast<size_t>(pe)] = stamp;
+  known.done[static_cast<size_t>(pe)] = known.transferred[static_cast<size_t>(pe)] = stamp;
   return known;
 }
 
@@ -237,7 +237,7 @@ TEST(HeapShadow, APartIsNotLostToOneThatClears) {
     }
   });
   Known known = knows(0, 1);
-  known.done[1] = known.far[1] = 1;
+  known.done[1] = known.transferred[1] = 1;
   std::mt19937 random(2);
   int lost = 0;
   for (int round = 0; round < kRounds; ++round) {

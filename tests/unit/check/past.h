@@ -50,7 +50,7 @@ void compare_with_past(unsigned seed, bool exact, const Choose& choose,
     const auto me = static_cast<size_t>(random() % 2);
     const size_t other = 1 - me;
     if (random() % 4 == 0) {
-      known[me].done[other] = known[me].far[other] = clock[other]++;
+      known[me].done[other] = known[me].transferred[other] = clock[other]++;
       continue;
     }
     const Bytes at = choose(random);

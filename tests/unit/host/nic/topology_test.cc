@@ -164,7 +164,7 @@ TEST(Topology, SharesNicsOutAmongTheGpusThatTheyAreNearestTo) {
   const auto share = [](const char* table, const char* gpu, const std::vector<std::string>& names) {
     const SysfsTree tree(table);
     const NicShare found = share_of(Topology::read(tree.root()), gpu, names);
-    return std::vector<size_t>{found.nics, found.near, found.gpus};
+    return std::vector<size_t>{found.nics, found.nearest, found.gpus};
   };
   using Counts = std::vector<size_t>;
   EXPECT_EQ(share(kDgxH100, "1b:00.0", {"mlx5_0", "mlx5_3"}), (Counts{1, 1, 1}));
