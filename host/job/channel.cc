@@ -75,25 +75,25 @@ Channel::Channel(Bootstrap& bootstrap)
 
 Channel::Channel(Bootstrap& bootstrap, std::span<const Place> places, const std::string& interface)
     : rank_(bootstrap.rank()), addresses_(gather_together(bootstrap, [&] {
-        open_far(places, interface);
+        open_udp(places, interface);
         return open();
       })) {
-  if (!far_) return;
-  std::vector<FarChannel::Address> addresses;
-  for (const Address& one : addresses_) addresses.push_back(one.far);
-  far_->connect(addresses_[0].secret, std::move(addresses));
+  if (!udp_) return;
+  std::vector<UdpChannel::Address> addresses;
+  for (const Address& one : addresses_) addresses.push_back(one.udp);
+  udp_->connect(addresses_[0].secret, std::move(addresses));
 }
 
-void Channel::open_far(std::span<const Place> places, const std::string& interface) {
+void Channel::open_udp(std::span<const Place> places, const std::string& interface) {
   const Place& here = places[static_cast<size_t>(rank_)];
-  for (const Place& there : places) is_far_.push_back(is_elsewhere(here, there));
-  if (std::ranges::find(is_far_, true) == is_far_.end()) return;
-  far_ = std::make_unique<FarChannel>(rank_, interface);
+  for (const Place& there : places) by_udp_.push_back(is_elsewhere(here, there));
+  if (std::ranges::find(by_udp_, true) == by_udp_.end()) return;
+  udp_ = std::make_unique<UdpChannel>(rank_, interface);
 }
 
 std::vector<int> Channel::fds() const {
   std::vector<int> both{fd_.get()};
-  if (far_) both.push_back(far_->fd());
+  if (udp_) both.push_back(udp_->fd());
   return both;
 }
 
@@ -111,7 +111,7 @@ Channel::Address Channel::open() {
     name += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
   }
   std::ranges::copy(name, address.name.begin());
-  if (far_) address.far = far_->address();
+  if (udp_) address.udp = udp_->address();
   sockaddr_un at{};
   if (::bind(fd_.get(), reinterpret_cast<sockaddr*>(&at), fill_in(&at, address.name.data())) != 0) {
     fail_errno(errno, "bind(@" + name + ")");
@@ -122,21 +122,21 @@ Channel::Address Channel::open() {
 Channel::Sent Channel::send(int pe, Message::Kind kind, const std::array<uint64_t, 4>& word,
                             std::span<const std::byte> payload,
                             std::span<const Fd> descriptors) const {
-  if (!is_far(pe)) return send_near(pe, kind, word, payload, descriptors);
+  if (!by_udp(pe)) return send_here(pe, kind, word, payload, descriptors);
   if (!descriptors.empty()) return Sent::kGone;
-  const FarHead head{kind, word};
-  return far_->send(pe, std::as_bytes(std::span(&head, 1)), payload);
+  const UdpHead head{kind, word};
+  return udp_->send(pe, std::as_bytes(std::span(&head, 1)), payload);
 }
 
 Channel::Sent Channel::send_last(int pe, Message::Kind kind, const std::array<uint64_t, 4>& word,
                                  std::span<const std::byte> payload) const noexcept {
-  if (!is_far(pe)) return send_near(pe, kind, word, payload, {});
-  const FarHead head{kind, word};
-  far_->send_once(pe, std::as_bytes(std::span(&head, 1)), payload);
+  if (!by_udp(pe)) return send_here(pe, kind, word, payload, {});
+  const UdpHead head{kind, word};
+  udp_->send_once(pe, std::as_bytes(std::span(&head, 1)), payload);
   return Sent::kDone;
 }
 
-Channel::Sent Channel::send_near(int pe, Message::Kind kind, const std::array<uint64_t, 4>& word,
+Channel::Sent Channel::send_here(int pe, Message::Kind kind, const std::array<uint64_t, 4>& word,
                                  std::span<const std::byte> payload,
                                  std::span<const Fd> descriptors) const {
   Header header{addresses_[0].secret, kind, rank_, word};
@@ -161,14 +161,14 @@ Channel::Sent Channel::send_near(int pe, Message::Kind kind, const std::array<ui
 }
 
 std::optional<Message> Channel::receive() const {
-  if (auto message = receive_near()) return message;
-  return far_ ? receive_far() : std::nullopt;
+  if (auto message = receive_here()) return message;
+  return udp_ ? receive_udp() : std::nullopt;
 }
 
-std::optional<Message> Channel::receive_far() const {
-  while (auto came = far_->receive()) {
+std::optional<Message> Channel::receive_udp() const {
+  while (auto came = udp_->receive()) {
     auto& [from, bytes] = *came;
-    FarHead head{};
+    UdpHead head{};
     if (bytes.size() < sizeof(head)) continue;
     std::memcpy(&head, bytes.data(), sizeof(head));
     bytes.erase(bytes.begin(), bytes.begin() + sizeof(head));
@@ -177,7 +177,7 @@ std::optional<Message> Channel::receive_far() const {
   return std::nullopt;
 }
 
-std::optional<Message> Channel::receive_near() const {
+std::optional<Message> Channel::receive_here() const {
   for (;;) {
     Header header{};
     std::vector<std::byte> payload(kMaxPayload);

@@ -2,7 +2,7 @@
 //
 // Short messages between PEs, beside the bootstrap: it still works when a PE has died, and whoever
 // sends never waits. Inside a host datagrams over Unix sockets with abstract names; between hosts,
-// or network namespaces, UDP (far_channel.h).
+// or network namespaces, UDP (udp_channel.h).
 //
 // A message counts only if it comes from this user and carries the job's secret, which the PEs were
 // told through the bootstrap, or, by UDP, a proof that its sender knows that. It keeps other users
@@ -21,7 +21,7 @@
 #include "base/fd.h"
 #include "host/base/place.h"
 #include "host/bootstrap.h"
-#include "host/job/far_channel.h"
+#include "host/job/udp_channel.h"
 
 namespace peal {
 
@@ -64,7 +64,7 @@ class Channel {
   /// One of them is readable when a message waits.
   std::vector<int> fds() const;
 
-  using Sent = FarChannel::Sent;
+  using Sent = UdpChannel::Sent;
   Sent send(int pe, Message::Kind kind, const std::array<uint64_t, 4>& word,
             std::span<const std::byte> payload, std::span<const Fd> descriptors = {}) const;
 
@@ -74,9 +74,9 @@ class Channel {
                  std::span<const std::byte> payload) const noexcept;
 
   /// The way to PEs of other hosts; null where there are none.
-  FarChannel* far() const { return far_.get(); }
+  UdpChannel* udp() const { return udp_.get(); }
   /// True of a PE to which that way leads.
-  bool is_far(int pe) const { return far_ != nullptr && is_far_[static_cast<size_t>(pe)]; }
+  bool by_udp(int pe) const { return udp_ != nullptr && by_udp_[static_cast<size_t>(pe)]; }
 
   /// The next message, if one waits. Strangers' are dropped.
   std::optional<Message> receive() const;
@@ -85,10 +85,10 @@ class Channel {
   struct Address {
     std::array<char, 48> name;  // abstract: without the leading zero byte
     JobSecret secret;
-    FarChannel::Address far;
+    UdpChannel::Address udp;
   };
   /// What precedes the payload of a message between hosts.
-  struct FarHead {
+  struct UdpHead {
     Message::Kind kind;
     std::array<uint64_t, 4> word;
   };
@@ -98,17 +98,17 @@ class Channel {
     int32_t from;
     std::array<uint64_t, 4> word;
   };
-  void open_far(std::span<const Place> places, const std::string& interface);
+  void open_udp(std::span<const Place> places, const std::string& interface);
   Address open();
-  Sent send_near(int pe, Message::Kind kind, const std::array<uint64_t, 4>& word,
+  Sent send_here(int pe, Message::Kind kind, const std::array<uint64_t, 4>& word,
                  std::span<const std::byte> payload, std::span<const Fd> descriptors) const;
-  std::optional<Message> receive_near() const;
-  std::optional<Message> receive_far() const;
+  std::optional<Message> receive_here() const;
+  std::optional<Message> receive_udp() const;
 
   Fd fd_;
   int rank_;
-  std::unique_ptr<FarChannel> far_;
-  std::vector<bool> is_far_;        // by PE
+  std::unique_ptr<UdpChannel> udp_;
+  std::vector<bool> by_udp_;        // by PE
   std::vector<Address> addresses_;  // by PE
 };
 

@@ -59,7 +59,7 @@ std::vector<HostWatch::Loss> HostWatch::losses(const std::vector<int>& live, Tim
   bool answers = false;
   bool ever = false;
   for (const int pe : asked(live, now)) {
-    const FarChannel::Heard known = heard(pe);
+    const UdpChannel::Heard known = heard(pe);
     if (known.refused) {
       ended.emplace_back(pe, false);
       continue;

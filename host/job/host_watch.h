@@ -18,18 +18,18 @@
 #include <vector>
 
 #include "host/base/place.h"
-#include "host/job/far_channel.h"
+#include "host/job/udp_channel.h"
 
 namespace peal {
 
 /// Used by one thread.
 class HostWatch {
  public:
-  using Time = FarChannel::Time;
+  using Time = UdpChannel::Time;
   static constexpr Time kAskAgain = std::chrono::milliseconds(250);
   static constexpr Time kLeastLimit = 8 * kAskAgain;
 
-  using HeardOf = std::function<FarChannel::Heard(int pe)>;
+  using HeardOf = std::function<UdpChannel::Heard(int pe)>;
 
   /// `limit` of silence, at least kLeastLimit; zero: silence is no loss.
   HostWatch(std::span<const Place> places, int rank, Time limit);

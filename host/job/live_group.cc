@@ -167,9 +167,9 @@ void LiveGroup::tell_all(const Send& send, std::chrono::milliseconds time) const
 }
 
 void LiveGroup::await_sent() const {
-  const FarChannel* const far = channel_.far();
-  if (far == nullptr) return;
-  peal::wait_until([&] { return far->idle(live_pes()); }, Clock::now() + kFarewell, kSendAgain);
+  const UdpChannel* const udp = channel_.udp();
+  if (udp == nullptr) return;
+  peal::wait_until([&] { return udp->idle(live_pes()); }, Clock::now() + kFarewell, kSendAgain);
 }
 
 void LiveGroup::exchange_unmasked(std::span<const std::byte> mine, std::span<std::byte> all) {
@@ -289,7 +289,7 @@ bool LiveGroup::lost(int pe) {
   if (state != State::kLive) return false;
   state = State::kLost;
   lost_.push_back(pe);
-  if (channel_.is_far(pe)) channel_.far()->forget(pe);
+  if (channel_.by_udp(pe)) channel_.udp()->forget(pe);
   changed_.notify_all();
   return true;
 }
@@ -336,7 +336,7 @@ std::optional<int> LiveGroup::hear_of_loss(const Message& message) {
   if (!heard || !heard->loss || heard->loss->first >= size() || heard->loss->first == rank()) {
     return std::nullopt;
   }
-  if (!channel_.is_far(heard->loss->first) || !is_live(message.from)) return std::nullopt;
+  if (!channel_.by_udp(heard->loss->first) || !is_live(message.from)) return std::nullopt;
   const std::lock_guard lock(mutex_);
   const auto known = departures_.find(heard->loss->first);
   if (known == departures_.end() || known->second.in_order()) {
@@ -398,7 +398,7 @@ void LiveGroup::mask(int pe) {
   State& state = states_[static_cast<size_t>(pe)];
   if (state == State::kMasked) return;
   state = State::kMasked;
-  if (channel_.is_far(pe)) channel_.far()->forget(pe);
+  if (channel_.by_udp(pe)) channel_.udp()->forget(pe);
   std::erase(lost_, pe);
   ++generation_;
   calls_ = 0;

@@ -63,14 +63,14 @@ void refuse_living(const LiveGroup& group, int pe) {
 // Returns one of `pes` that still answers after the time in which a loss is noticed, else -1. All
 // of them live as far as is known here; a silent host is taken for lost after PEAL_HOST_TIMEOUT
 // only.
-int far_that_answers(const LiveGroup& group, const std::vector<int>& pes) {
+int one_that_answers(const LiveGroup& group, const std::vector<int>& pes) {
   if (pes.empty() || group.await_lost(pes, kUntilNoticed) < 0) return -1;
-  FarChannel& far = *group.channel().far();
-  const FarChannel::Time asked = FarChannel::now();
-  for (const int pe : pes) far.ask(pe);
+  UdpChannel& udp = *group.channel().udp();
+  const UdpChannel::Time asked = UdpChannel::now();
+  for (const int pe : pes) udp.ask(pe);
   group.await_lost(pes, kUntilNoticed);
   const auto answers = std::ranges::find_if(
-      pes, [&](int pe) { return far.heard(pe).at > asked && group.is_live(pe); });
+      pes, [&](int pe) { return udp.heard(pe).at > asked && group.is_live(pe); });
   return answers == pes.end() ? -1 : *answers;
 }
 
@@ -300,7 +300,7 @@ void Runtime::mask(const std::vector<int>& pes) {
   const nvtx::Range range("peal: mask");
   LiveGroup& group = parts().job.group;
   std::vector<int> watched;
-  std::vector<int> far;  // which are not lost yet
+  std::vector<int> elsewhere;  // which are not lost yet
   for (const int pe : pes) {
     if (pe < 0 || pe >= group.size()) {
       fail(ErrorCode::kInvalidArgument, "mask: there is no PE {}; PEs are 0 to {}", pe,
@@ -310,10 +310,10 @@ void Runtime::mask(const std::vector<int>& pes) {
     const Place& there = group.places()[static_cast<size_t>(pe)];
     const bool here = same_process(there, group.places()[static_cast<size_t>(group.rank())]);
     if (here || parts().services->watcher.watches(pe)) watched.push_back(pe);
-    if (group.channel().is_far(pe) && group.is_live(pe)) far.push_back(pe);
+    if (group.channel().by_udp(pe) && group.is_live(pe)) elsewhere.push_back(pe);
   }
   refuse_living(group, group.await_lost(watched, kUntilNoticed));
-  refuse_living(group, far_that_answers(group, far));
+  refuse_living(group, one_that_answers(group, elsewhere));
   for (const int pe : pes) group.mask(pe);
   parts().services->failures.forget_losses();
   if (group.masked_pes().empty()) return;

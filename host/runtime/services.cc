@@ -135,12 +135,12 @@ Services::~Services() {
 }
 
 void Services::hear_hosts() {
-  FarChannel* const far = job_.group.channel().far();
-  if (far == nullptr) return;
-  const auto heard = [far](int pe) { return far->heard(pe); };
+  UdpChannel* const udp = job_.group.channel().udp();
+  if (udp == nullptr) return;
+  const auto heard = [udp](int pe) { return udp->heard(pe); };
   HostWatch watch(job_.group.places(), job_.group.rank(), job_.config.host_timeout);
-  const std::vector<int> asked = watch.to_ask(job_.group.live_pes(), FarChannel::now(), heard);
-  for (const int pe : asked) far->ask(pe);
+  const std::vector<int> asked = watch.to_ask(job_.group.live_pes(), UdpChannel::now(), heard);
+  for (const int pe : asked) udp->ask(pe);
   wait_until([&] { return std::ranges::all_of(asked, [&](int pe) { return heard(pe).ever; }); },
              RunClock::now() + kFirstAnswers);
 }
@@ -166,19 +166,19 @@ void Services::look(bool simulated) {
 
 // What was not acknowledged goes again, hosts are asked, and who does not answer is lost.
 void Services::look_at_hosts() {
-  FarChannel* const far = job_.group.channel().far();
-  if (far == nullptr) return;
-  far->look();
-  const FarChannel::Time now = FarChannel::now();
+  UdpChannel* const udp = job_.group.channel().udp();
+  if (udp == nullptr) return;
+  udp->look();
+  const UdpChannel::Time now = UdpChannel::now();
   const std::vector<int> live = job_.group.live_pes();
-  const auto heard = [&](int pe) { return far->heard(pe); };
-  for (const int pe : host_watch.to_ask(live, now, heard)) far->ask(pe);
-  for (const int pe : far->unheard(kUnheard)) {
+  const auto heard = [&](int pe) { return udp->heard(pe); };
+  for (const int pe : host_watch.to_ask(live, now, heard)) udp->ask(pe);
+  for (const int pe : udp->unheard(kUnheard)) {
     job_.log.warn(
         "runtime",
         "PE {} does not answer at {}: its end, abort() and what it waits for are not told "
         "between it and this PE; open UDP between the hosts, or set PEAL_INTERFACE",
-        pe, far->describe(pe));
+        pe, udp->describe(pe));
   }
   for (const auto& [pe, silent] : host_watch.losses(live, now, heard)) {
     if (left_in_order(pe)) continue;  // its process may have ended behind its job
@@ -186,7 +186,7 @@ void Services::look_at_hosts() {
         std::chrono::duration_cast<std::chrono::milliseconds>(job_.config.host_timeout);
     failures.far_peer_lost(pe, {.how = silent ? Departure::How::kSilent : Departure::How::kEnded,
                                 .code = silent ? static_cast<int>(limit.count()) : 0,
-                                .text = far->describe(pe)});
+                                .text = udp->describe(pe)});
     found_lost_.push_back(pe);
   }
   pass_on_losses(host_watch.speaks(live));
@@ -202,7 +202,7 @@ bool Services::left_in_order(int pe) const {
 void Services::pass_on_losses(bool speaks) {
   for (const int pe : found_lost_) job_.group.pass_on_loss(pe);
   for (const int pe : speaks ? job_.group.lost_pes() : std::vector<int>{}) {
-    if (!job_.group.channel().is_far(pe) && !left_in_order(pe)) job_.group.pass_on_loss(pe);
+    if (!job_.group.channel().by_udp(pe) && !left_in_order(pe)) job_.group.pass_on_loss(pe);
   }
 }
 

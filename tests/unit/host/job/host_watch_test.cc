@@ -12,7 +12,7 @@
 namespace peal {
 namespace {
 
-using Heard = FarChannel::Heard;
+using Heard = UdpChannel::Heard;
 using Time = HostWatch::Time;
 using Pes = std::vector<int>;
 using Losses = std::vector<HostWatch::Loss>;

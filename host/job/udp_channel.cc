@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "host/job/far_channel.h"
+#include "host/job/udp_channel.h"
 
 #include <fmt/format.h>
 #include <linux/errqueue.h>
@@ -36,7 +36,7 @@ bool tells_of_error(const cmsghdr& c) {
 
 }  // namespace
 
-FarChannel::FarChannel(int rank, const std::string& interface) : rank_(rank) {
+UdpChannel::UdpChannel(int rank, const std::string& interface) : rank_(rank) {
   fd_ = Fd(::socket(family_, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd_ && errno == EAFNOSUPPORT) {  // a kernel without IPv6
     family_ = AF_INET;
@@ -57,18 +57,18 @@ FarChannel::FarChannel(int rank, const std::string& interface) : rank_(rank) {
   std::copy_n(name.begin(), std::min(name.size(), address_.host.size() - 1), address_.host.begin());
 }
 
-void FarChannel::connect(const JobSecret& secret, std::vector<Address> addresses) {
+void UdpChannel::connect(const JobSecret& secret, std::vector<Address> addresses) {
   secret_ = secret;
   addresses_ = std::move(addresses);
 }
 
-FarChannel::Peer& FarChannel::peer(int pe) {
+UdpChannel::Peer& UdpChannel::peer(int pe) {
   const auto [known, fresh] = peers_.try_emplace(pe);
   if (fresh) known->second.spoken_to = now();
   return known->second;
 }
 
-std::vector<int> FarChannel::unheard(Time longer_ago) {
+std::vector<int> UdpChannel::unheard(Time longer_ago) {
   const std::lock_guard lock(mutex_);
   std::vector<int> found;
   for (auto& [pe, known] : peers_) {
@@ -79,7 +79,7 @@ std::vector<int> FarChannel::unheard(Time longer_ago) {
   return found;
 }
 
-bool FarChannel::transmit(int pe, const SealedPacket& packet) const noexcept {
+bool UdpChannel::transmit(int pe, const SealedPacket& packet) const noexcept {
   const Address& there = addresses_[static_cast<size_t>(pe)];
   if (family_ == AF_INET && !is_ipv4(there.internet)) return false;
   const SocketAddress to(family_, there.internet, there.port);
@@ -92,7 +92,7 @@ bool FarChannel::transmit(int pe, const SealedPacket& packet) const noexcept {
   return false;
 }
 
-FarChannel::Sent FarChannel::send(int pe, std::span<const std::byte> head,
+UdpChannel::Sent UdpChannel::send(int pe, std::span<const std::byte> head,
                                   std::span<const std::byte> payload) {
   const std::lock_guard lock(mutex_);
   Peer& to = peer(pe);
@@ -104,7 +104,7 @@ FarChannel::Sent FarChannel::send(int pe, std::span<const std::byte> head,
   return Sent::kDone;
 }
 
-void FarChannel::send_once(int pe, std::span<const std::byte> head,
+void UdpChannel::send_once(int pe, std::span<const std::byte> head,
                            std::span<const std::byte> payload) noexcept {
   if (addresses_[static_cast<size_t>(pe)].port == 0) return;
   std::array<std::byte, kPartBytes> message;
@@ -121,7 +121,7 @@ void FarChannel::send_once(int pe, std::span<const std::byte> head,
   for (int time = 0; time < 2; ++time) transmit(pe, packet);
 }
 
-void FarChannel::send_due(int pe, Peer& to) {
+void UdpChannel::send_due(int pe, Peer& to) {
   to.stream.due(now(), [&](const MessageStream::Part& part) {
     transmit(pe, seal(secret_,
                       {.from = rank_,
@@ -135,12 +135,12 @@ void FarChannel::send_due(int pe, Peer& to) {
   });
 }
 
-void FarChannel::pay(int pe, Peer& to) {
+void UdpChannel::pay(int pe, Peer& to) {
   if (!std::exchange(to.owes, false) || to.lost) return;
   transmit(pe, seal(secret_, {.from = rank_, .to = pe, .acknowledged = to.stream.taken()}, {}));
 }
 
-void FarChannel::ask(int pe) {
+void UdpChannel::ask(int pe) {
   const std::lock_guard lock(mutex_);
   if (addresses_[static_cast<size_t>(pe)].port == 0) return;
   transmit(pe, seal(secret_,
@@ -151,19 +151,19 @@ void FarChannel::ask(int pe) {
                     {}));
 }
 
-void FarChannel::look() {
+void UdpChannel::look() {
   const std::lock_guard lock(mutex_);
   for (auto& [pe, to] : peers_) {
     if (!to.heard.refused && !to.lost) send_due(pe, to);
   }
 }
 
-void FarChannel::forget(int pe) {
+void UdpChannel::forget(int pe) {
   const std::lock_guard lock(mutex_);
   peer(pe).lost = true;
 }
 
-std::optional<std::pair<int, std::vector<std::byte>>> FarChannel::receive() {
+std::optional<std::pair<int, std::vector<std::byte>>> UdpChannel::receive() {
   const std::lock_guard lock(mutex_);
   note_refusals();
   std::array<std::byte, kPacketBytes> datagram;
@@ -182,7 +182,7 @@ std::optional<std::pair<int, std::vector<std::byte>>> FarChannel::receive() {
   return std::nullopt;
 }
 
-std::optional<std::pair<int, std::vector<std::byte>>> FarChannel::take(
+std::optional<std::pair<int, std::vector<std::byte>>> UdpChannel::take(
     std::span<const std::byte> datagram) {
   const auto opened = open_packet(secret_, datagram);
   if (!opened) return std::nullopt;
@@ -207,7 +207,7 @@ std::optional<std::pair<int, std::vector<std::byte>>> FarChannel::take(
   return std::pair(header.from, *std::move(message));
 }
 
-void FarChannel::note_refusals() {
+void UdpChannel::note_refusals() {
   for (;;) {
     SocketAddress to;
     alignas(cmsghdr) char control[256];
@@ -232,13 +232,13 @@ void FarChannel::note_refusals() {
   }
 }
 
-FarChannel::Heard FarChannel::heard(int pe) const {
+UdpChannel::Heard UdpChannel::heard(int pe) const {
   const std::lock_guard lock(mutex_);
   const auto known = peers_.find(pe);
   return known == peers_.end() ? Heard() : known->second.heard;
 }
 
-bool FarChannel::idle(const std::vector<int>& pes) const {
+bool UdpChannel::idle(const std::vector<int>& pes) const {
   const std::lock_guard lock(mutex_);
   return std::ranges::all_of(pes, [&](int pe) {
     const auto known = peers_.find(pe);
@@ -247,7 +247,7 @@ bool FarChannel::idle(const std::vector<int>& pes) const {
   });
 }
 
-std::string FarChannel::describe(int pe) const {
+std::string UdpChannel::describe(int pe) const {
   const Address& there = addresses_[static_cast<size_t>(pe)];
   return fmt::format("UDP {} of host {}", text_of(there.internet, there.port), there.host.data());
 }

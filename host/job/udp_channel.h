@@ -32,7 +32,7 @@
 namespace peal {
 
 /// Thread-safe.
-class FarChannel {
+class UdpChannel {
  public:
   using Time = std::chrono::nanoseconds;
   /// Where a PE has its socket; plain bytes.
@@ -49,9 +49,9 @@ class FarChannel {
   };
 
   /// Opens the socket, at the address of this host that `interface` means (host/base/address.h).
-  FarChannel(int rank, const std::string& interface);
-  FarChannel(const FarChannel&) = delete;
-  FarChannel& operator=(const FarChannel&) = delete;
+  UdpChannel(int rank, const std::string& interface);
+  UdpChannel(const UdpChannel&) = delete;
+  UdpChannel& operator=(const UdpChannel&) = delete;
 
   const Address& address() const { return address_; }
   /// `addresses` has one for each PE, in their order. To be called before anything else.
