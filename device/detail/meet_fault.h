@@ -50,18 +50,10 @@ PEAL_DEVICE Status stand_still(ContextState* state, int pe, uint64_t ns) {
     return wait;
   };
   const bool for_good = ns == 0 || (ctx.timeout_ns != 0 && ns > ctx.timeout_ns);
-  Status ended = Status::kOk;
-  Waiting waiting(&state->waits);
-  const SpinEnd end = spin_until(
-      for_good ? ctx.timeout_ns : ns, [] { return false; },
-      [&] {
-        waiting.look(what);
-        ended = static_cast<Status>(load_relaxed<Reach::kSystem>(ctx.stop));
-        return ended != Status::kOk;
-      });
-  if (end == SpinEnd::kTimedOut && for_good) ended = Status::kTimeout;
-  waiting.end(ended, what);
-  return ended;
+  const Deadline over = Deadline::in(for_good ? 0 : ns);
+  return wait_noted(
+      &state->waits, for_good ? ctx.timeout_ns : 0, [&] { return over.passed(); },
+      [&] { return static_cast<Status>(load_relaxed<Reach::kSystem>(ctx.stop)); }, what);
 }
 
 /// Before a signal's word is stored at a mapped peer, behind its data.
