@@ -52,7 +52,7 @@ struct CommRank {
 };
 /// This process's rank in *mpi_comm, and how many there are. The program has initialised MPI; then
 /// the call is not collective. Throws as make_mpi() does, which knows `plugin`.
-CommRank rank_in_mpi(const void* mpi_comm, const std::string& plugin = "");
+CommRank rank_in_mpi(const void* mpi_comm, const std::string& plugin);
 
 /// What a rank needs to join a TCP job: where rank 0 listens, and the secret that admits to this
 /// job only.

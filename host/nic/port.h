@@ -47,7 +47,7 @@ std::vector<GidEntry> read_gids(const VerbsLibrary& library, ibv_context* contex
 /// which Linux puts into the packets of queue pairs of its own. Read from `root`/sys; 0 where it is
 /// not there. One that is none is told in `settings.ignored`.
 void follow_traffic_class(const std::string& nic, const Port& port, PathSettings& settings,
-                          const std::filesystem::path& root = "/");
+                          const std::filesystem::path& root);
 
 /// Checks the service level against the port: on Ethernet it is a priority, 0 to 7. Throws
 /// kConfiguration if peal's own variable set it, else tells `settings.ignored` and makes it 0.
