@@ -30,7 +30,7 @@ Buffer allocate_buffer(size_t bytes) {
   return Buffer(memory, [](std::byte* p) { std::free(p); });
 }
 
-Context::Context(Device& device)
+Context::Context(ListedDevice& device)
     : nic_(device.shared_nic()),
       // One descriptor a caller can poll, readable for this context's own events and while the NIC
       // has events that nobody has routed yet.
@@ -96,7 +96,8 @@ Uar& Context::verbs_uar() {
   return *verbs_uar_;
 }
 
-Device::Device(const PresentedDevice& as, uint32_t place) : ibv_device{}, shown(as), index(place) {
+ListedDevice::ListedDevice(const PresentedDevice& as, uint32_t place)
+    : ibv_device{}, shown(as), index(place) {
   node_type = IBV_NODE_CA;
   transport_type = IBV_TRANSPORT_IB;
   const std::string uverbs = "uverbs" + std::to_string(index);
@@ -109,32 +110,32 @@ Device::Device(const PresentedDevice& as, uint32_t place) : ibv_device{}, shown(
   keep(ibdev_path, sizeof ibdev_path, "/sys/class/infiniband/" + shown.name);
 }
 
-std::shared_ptr<Nic> Device::shared_nic() {
+std::shared_ptr<Nic> ListedDevice::shared_nic() {
   std::shared_ptr<Nic> open = nic.lock();
   if (open == nullptr) nic = open = Nic::open(shown);
   return open;
 }
 
-const std::vector<Device*>& Process::devices() {
+const std::vector<ListedDevice*>& Process::devices() {
   Presentation now = Settings::presentation_from_environment();
   if (shown_ == now) return listed_;
   listed_.clear();
   for (const PresentedDevice& device : now) {
     const auto index = static_cast<uint32_t>(listed_.size());
-    known.push_back(std::make_unique<Device>(device, index));
+    known.push_back(std::make_unique<ListedDevice>(device, index));
     listed_.push_back(known.back().get());
   }
   shown_ = std::move(now);
   return listed_;
 }
 
-Device& Process::required(const ibv_device* device) const {
-  Device* const found = find(device);
+ListedDevice& Process::required(const ibv_device* device) const {
+  ListedDevice* const found = find(device);
   if (found == nullptr) refuse(ENODEV);
   return *found;
 }
 
-Device* Process::find(const ibv_device* device) const {
+ListedDevice* Process::find(const ibv_device* device) const {
   for (const auto& each : known) {
     if (each.get() == device) return each.get();
   }
@@ -151,7 +152,7 @@ extern "C" {
 
 ibv_device** ibv_get_device_list(int* count) {
   return answer_pointer([&] {
-    const std::vector<Device*>& devices = process().devices();
+    const std::vector<ListedDevice*>& devices = process().devices();
     auto list = std::make_unique<ibv_device*[]>(devices.size() + 1);
     std::copy(devices.begin(), devices.end(), list.get());
     if (count != nullptr) *count = static_cast<int>(devices.size());

@@ -48,8 +48,8 @@ class Uar;
 class VerbsQp;
 
 /// A device as it stands in a list.
-struct Device : ibv_device {
-  Device(const PresentedDevice& as, uint32_t place);
+struct ListedDevice : ibv_device {
+  ListedDevice(const PresentedDevice& as, uint32_t place);
   /// The NIC that all contexts of the device share, opened by the first and closed with the last.
   std::shared_ptr<Nic> shared_nic();
 
@@ -62,7 +62,7 @@ struct Device : ibv_device {
 /// One opened device. Owns every object made through it; its destruction retires them all.
 class Context : public ContextLayout {
  public:
-  explicit Context(Device& device);
+  explicit Context(ListedDevice& device);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -124,16 +124,17 @@ inline Nic& Object::nic() const { return owner.nic(); }
 /// State above any device handle. Exists because the C interface has none to hang it on.
 struct Process {
   /// The devices there are: what PEAL_SOFTNIC_PRESENT says now. Throws std::invalid_argument.
-  const std::vector<Device*>& devices();
+  const std::vector<ListedDevice*>& devices();
   /// The one behind a client's pointer, or null; required() throws ENODEV instead.
-  Device* find(const ibv_device* device) const;
-  Device& required(const ibv_device* device) const;
+  ListedDevice* find(const ibv_device* device) const;
+  ListedDevice& required(const ibv_device* device) const;
 
-  std::vector<std::unique_ptr<Device>> known;  // of every list so far: clients may hold them still
+  std::vector<std::unique_ptr<ListedDevice>>
+      known;  // of every list so far: clients may hold them still
   std::map<Context*, std::unique_ptr<Context>> contexts;
 
  private:
-  std::vector<Device*> listed_;
+  std::vector<ListedDevice*> listed_;
   std::optional<Presentation> shown_;
 };
 Process& process();

@@ -79,7 +79,7 @@ struct Change {
   unsigned access;
 };
 
-void check_change(const MemoryRegion& region, const Change& to) {
+void check_change(const MrObject& region, const Change& to) {
   if (region.addr == nullptr) refuse(EINVAL);  // of device memory
   if ((to.flags & ~int{IBV_REREG_MR_FLAGS_SUPPORTED}) != 0) refuse(EINVAL);
   if (to.access != 0 && (to.flags & IBV_REREG_MR_CHANGE_ACCESS) == 0) refuse(EINVAL);
@@ -92,7 +92,7 @@ void check_change(const MemoryRegion& region, const Change& to) {
 }
 
 /// The key keeps its number, as where a ConnectX changes it in place.
-void change_region(MemoryRegion& region, const Change& to) {
+void change_region(MrObject& region, const Change& to) {
   check_change(region, to);
   Key config = region.config;
   if ((to.flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0) {
@@ -176,11 +176,11 @@ uint32_t nic_access(const Nic& nic, unsigned access) {
   return access & kNicAccess;
 }
 
-std::unique_ptr<MemoryRegion> make_region(ibv_pd* pd, Key key) {
+std::unique_ptr<MrObject> make_region(ibv_pd* pd, Key key) {
   auto& domain = *static_cast<Pd*>(pd);
   Context& context = Context::of(pd->context);
   key.pd = domain.pdn;
-  auto region = std::make_unique<MemoryRegion>(context);
+  auto region = std::make_unique<MrObject>(context);
   region->number = require(context.nic().register_memory(key));
   region->config = key;
   region->use(domain);
@@ -352,13 +352,13 @@ ibv_mr* mlx5dv_reg_dmabuf_mr(ibv_pd* pd, uint64_t, size_t, uint64_t, int fd, int
 // Whatever is refused leaves the region as it was: of the codes only the one that says so.
 int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, size_t bytes, int access) {
   const int error = answer_error([&] {
-    change_region(*static_cast<MemoryRegion*>(mr),
+    change_region(*static_cast<MrObject*>(mr),
                   {flags, pd, address, bytes, static_cast<unsigned>(access)});
   });
   return error == 0 ? 0 : IBV_REREG_MR_ERR_INPUT;
 }
 
-int ibv_dereg_mr(ibv_mr* mr) { return destroy_handle<MemoryRegion>(mr); }
+int ibv_dereg_mr(ibv_mr* mr) { return destroy_handle<MrObject>(mr); }
 
 mlx5dv_devx_umem* mlx5dv_devx_umem_reg(ibv_context* context, void* address, size_t bytes,
                                        uint32_t access) {

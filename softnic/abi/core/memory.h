@@ -48,9 +48,9 @@ class ThreadDomain : public Object, public ibv_td {
   explicit ThreadDomain(Context& of) : Object(ObjectKind::kThreadDomain, of), ibv_td{} {}
 };
 
-class MemoryRegion : public NicObject<ObjectKind::kKey, &Nic::deregister_memory>, public ibv_mr {
+class MrObject : public NicObject<ObjectKind::kKey, &Nic::deregister_memory>, public ibv_mr {
  public:
-  explicit MemoryRegion(Context& of) : NicObject(of), ibv_mr{} {}
+  explicit MrObject(Context& of) : NicObject(of), ibv_mr{} {}
 
   Key config;
 };
@@ -75,7 +75,7 @@ class Uar : public NicObject<ObjectKind::kUar, &Nic::detach_uar>, public mlx5dv_
 uint32_t nic_access(const Nic& nic, unsigned access);
 
 /// The region of `pd` that `key` describes, its PD filled in; not yet in the context's table.
-std::unique_ptr<MemoryRegion> make_region(ibv_pd* pd, Key key);
+std::unique_ptr<MrObject> make_region(ibv_pd* pd, Key key);
 
 /// A UAR page attached to the NIC, not yet in the context's table.
 std::unique_ptr<Uar> make_uar(Context& context);

@@ -128,7 +128,7 @@ VerbsQp* owner_of(VerbsCq& cq, const mlx5::Cqe& cqe) {
 void drop_completions(VerbsCq& cq, VerbsQp& leaving) {
   const std::lock_guard hold(cq.lock);
   const uint32_t qpn = leaving.qp_base.qp_num;
-  std::erase_if(cq.kept, [&](const Completion& one) { return one.wc.qp_num == qpn; });
+  std::erase_if(cq.kept, [&](const PolledCompletion& one) { return one.wc.qp_num == qpn; });
   uint64_t lap = cq.consumed + (uint64_t{1} << cq.config.log_entries);
   for (mlx5::Cqe cqe; cq.consumed < lap && read_entry(cq, &cqe); ++cq.consumed) {
     VerbsQp* qp = owner_of(cq, cqe);
@@ -139,7 +139,7 @@ void drop_completions(VerbsCq& cq, VerbsQp& leaving) {
   cq.publish();
 }
 
-int VerbsCq::take(Completion* next) {
+int VerbsCq::take(PolledCompletion* next) {
   if (!kept.empty()) {
     *next = kept.front();
     kept.pop_front();
@@ -178,7 +178,7 @@ int poll_cq_slot(ibv_cq* handle, int count, ibv_wc* wc) {
   int taken = 0;
   int last = cq.nameless ? -1 : 1;
   cq.nameless = false;
-  for (Completion one; taken < count && last > 0; taken += last > 0) {
+  for (PolledCompletion one; taken < count && last > 0; taken += last > 0) {
     last = cq.take(&one);
     if (last > 0) wc[taken] = one.wc;
   }

@@ -110,7 +110,7 @@ class CompletionChannel : public Object, public ibv_comp_channel {
 };
 
 /// A completion as ibv_poll_cq reports it, and when it was.
-struct Completion {
+struct PolledCompletion {
   ibv_wc wc;
   uint64_t timestamp;
 };
@@ -125,7 +125,7 @@ class VerbsCq : public CqObject, public ibv_cq_ex, public CompletionListener, pu
 
   /// 1 and the next completion, 0, or -1 for one of a queue pair that DEVX made, which is gone.
   /// Under the lock.
-  int take(Completion* next);
+  int take(PolledCompletion* next);
   /// Tells the NIC what has been taken. Under the lock.
   void publish() {
     store<uint32_t>(config.doorbell, Be32(static_cast<uint32_t>(consumed) & 0xffffff).raw);
@@ -134,7 +134,7 @@ class VerbsCq : public CqObject, public ibv_cq_ex, public CompletionListener, pu
   Buffer memory;
   std::mutex lock;        // of what follows
   uint64_t consumed = 0;  // CQEs taken by ibv_poll_cq
-  std::deque<Completion>
+  std::deque<PolledCompletion>
       kept;                  // taken when a queue pair was reset or destroyed; older than any CQE
   bool nameless = false;     // one was met after others, to be told by the next call
   uint32_t empty_polls = 0;  // in a row

@@ -17,7 +17,7 @@ constexpr uint32_t kMaxLogAlignment = 16;
 
 class DeviceMemory : public Object, public ibv_dm {
  public:
-  DeviceMemory(Context& of, Device& from, size_t size)
+  DeviceMemory(Context& of, ListedDevice& from, size_t size)
       : Object(ObjectKind::kDeviceMemory, of),
         ibv_dm{},
         bytes(size),
@@ -31,7 +31,7 @@ class DeviceMemory : public Object, public ibv_dm {
   Buffer memory;
 
  private:
-  Device& device_;
+  ListedDevice& device_;
 };
 
 /// Calls `copy(word of the memory, its offset)` for each word. 0, or the errno of a copy that the
@@ -76,7 +76,7 @@ ibv_dm* alloc_dm_slot(ibv_context* handle, ibv_alloc_dm_attr* attr) {
     if (context.nic().on_gpu()) refuse(EOPNOTSUPP);
     if (attr->comp_mask != 0 || attr->log_align_req > kMaxLogAlignment) refuse(EINVAL);
     if (attr->length == 0 || attr->length > kDeviceMemoryBytes) refuse(EINVAL);
-    auto& device = *static_cast<Device*>(handle->device);
+    auto& device = *static_cast<ListedDevice*>(handle->device);
     if (attr->length > kDeviceMemoryBytes - device.memory_taken) refuse(ENOMEM);
     auto dm = std::make_unique<DeviceMemory>(context, device, attr->length);
     dm->number = dm->ibv_dm::handle = context.next_number();

@@ -19,11 +19,11 @@ class IteratedCq : public VerbsCq {
   /// With the fields that were asked for, ibv_create_cq_wc_flags.
   IteratedCq(Context& of, uint64_t fields);
 
-  Completion current = {};  // between ibv_start_poll and ibv_end_poll
+  PolledCompletion current = {};  // between ibv_start_poll and ibv_end_poll
 };
 
 IteratedCq& queue_of(ibv_cq_ex* handle) { return *static_cast<IteratedCq*>(handle); }
-const Completion& told(ibv_cq_ex* handle) { return queue_of(handle).current; }
+const PolledCompletion& told(ibv_cq_ex* handle) { return queue_of(handle).current; }
 
 /// 0, ENOENT when there is none, or EINVAL for one of a queue pair that DEVX made.
 int step(IteratedCq& cq) {
