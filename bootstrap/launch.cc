@@ -148,6 +148,12 @@ constexpr Unhelpful kUnhelpful[] = {
     {"JSM_NAMESPACE_SIZE", "peal has no bootstrap over jsrun; use Open MPI or peal-run"},
 };
 
+// srun hands the variables of the shell that it is called from on to its tasks. Where another srun
+// --mpi=pmi2 started that shell, as a step of one task, they tell of a PMI that has left.
+bool told_by_pmi_of_a_shell(const Environment& its) {
+  return its.has("PMI_JOBID") && its.number("PMI_SIZE") == 1 && its.several("SLURM_STEP_NUM_TASKS");
+}
+
 JoinPlan by_launcher(const Environment& its) {
   if (its.has("TORCHELASTIC_RUN_ID") && its.has("WORLD_SIZE")) {
     const JoinPlan launch = by_torch(its);
@@ -157,7 +163,7 @@ JoinPlan by_launcher(const Environment& its) {
   // Alone under mpirun: a launcher that this process may rely on, whatever others around it say.
   if (its.has("OMPI_COMM_WORLD_SIZE") && its.has("PMIX_NAMESPACE")) return by_mpi(its);
   if (its.several("WORLD_SIZE")) return by_torch(its);
-  if (its.has("PMI_FD")) {
+  if (its.has("PMI_FD") && !told_by_pmi_of_a_shell(its)) {
     const JoinPlan launch = by_pmi(its);
     return launch.size > 1 ? launch : JoinPlan{};
   }
@@ -259,12 +265,13 @@ std::unique_ptr<Bootstrap> make_launched(const Config& config) {
       break;
   }
   if (group->size() == 1 && !launch.told_by.empty() && !launch.told_by.ends_with("=1")) {
-    fail(ErrorCode::kConfiguration,
-         "{} tells of several processes, but this one is alone: its launcher did not start this "
-         "process, or is of another kind than the library here; start the program by mpirun of "
-         "the Open MPI that libpeal_mpi.so is built with, or by peal-run, unset the variable, or "
-         "set {}",
-         launch.told_by, kAlone);
+    fail(
+        ErrorCode::kConfiguration,
+        "{} tells of several processes, but this one is alone: its launcher did not start this "
+        "process, or is of another kind than the library here; start the program by srun "
+        "--mpi=pmix or --mpi=pmi2, by mpirun of the Open MPI that libpeal_mpi.so is built with, or "
+        "by peal-run, unset the variable, or set {}",
+        launch.told_by, kAlone);
   }
   return group;
 }

@@ -41,6 +41,8 @@ const Variables kTorchrun = kByHand + Variables{"TORCHELASTIC_RUN_ID=none", "LOC
 const Variables kSrun{"SLURM_JOB_ID=17", "SLURM_NTASKS=2", "SLURM_STEP_NUM_TASKS=2",
                       "SLURM_PROCID=1"};
 const Variables kPmi{"PMI_FD=6", "PMI_RANK=1", "PMI_SIZE=2"};
+// Of a shell that srun --mpi=pmi2 --pty started; what is started from it inherits them.
+const Variables kPmiOfAShell{"PMI_FD=6", "PMI_RANK=0", "PMI_SIZE=1", "PMI_JOBID=17.0"};
 const Variables kPmix{"PMIX_NAMESPACE=slurm.pmix.17.0", "PMIX_RANK=1"};
 
 TEST(Launch, OfPealRunIsNoJobOfAnotherSize) {
@@ -89,6 +91,12 @@ INSTANTIATE_TEST_SUITE_P(
         Choice{"mpiexec", kPmi, BootstrapKind::kPmi, 1, 2},
         Choice{"mpiexec_alone", {"PMI_FD=6", "PMI_RANK=0", "PMI_SIZE=1"}, kSingle, 0, 1},
         Choice{"srun_pmix", kSrun + kPmix, BootstrapKind::kPmix, 1, 0},
+        Choice{"srun_pmi2_of_one", kPmiOfAShell + Variables{"SLURM_STEP_NUM_TASKS=1"}, kSingle, 0,
+               1},
+        Choice{"srun_pmix_from_a_shell_of_srun_pmi2", kPmiOfAShell + kSrun + kPmix,
+               BootstrapKind::kPmix, 1, 0},
+        Choice{"mpiexec_alone_in_srun", kSrun + Variables{"PMI_FD=6", "PMI_RANK=0", "PMI_SIZE=1"},
+               kSingle, 0, 1},
         Choice{"pmix", kPmix, BootstrapKind::kPmix, 1, 0},
         Choice{"srun_pmix_of_one",
                {"SLURM_STEP_NUM_TASKS=1", "PMIX_NAMESPACE=s", "PMIX_RANK=0"},
@@ -134,6 +142,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"size_without_id", {"PEAL_TCP_SIZE=2"}, {"PEAL_TCP_SIZE=2 without PEAL_TCP_ID"}},
         Refusal{"empty_id", {"PEAL_TCP_ID=", "PEAL_TCP_RANK=1"}, {"PEAL_TCP_RANK=1 without"}},
         Refusal{"srun_without_pmi", kSrun, {"SLURM_STEP_NUM_TASKS=2", "srun --mpi=pmix"}},
+        Refusal{"srun_without_pmi_from_a_shell_of_srun_pmi2",
+                kPmiOfAShell + kSrun,
+                {"SLURM_STEP_NUM_TASKS=2 tells of several processes", "srun --mpi=pmix"}},
         Refusal{"stray_mpirun",
                 {"OMPI_COMM_WORLD_SIZE=2"},
                 {"OMPI_COMM_WORLD_SIZE=2 without PMIX_NAMESPACE", "mpirun", "unset it"}},
