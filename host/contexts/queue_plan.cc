@@ -184,11 +184,12 @@ void check_fabrics(Bootstrap& group, const Rails& rails, std::span<const RailEnd
       ErrorCode::kUnsupported, "PE 0 ({}) and PE {} ({}) do not reach each other: {}",
       told[0].data(), pe, told[pe].data(),
       all_software
-          ? "their software NICs do not share a fabric. Start all PEs on one host, as one user, "
+          ? "their software NICs do not share a fabric. On one host start all PEs as one user, "
             "with "
             "the same PEAL_SOFTNIC_DIR and PEAL_SOFTNIC_FABRIC; containers must share that folder, "
             "not only its name: docker run --ipc=host for /dev/shm, a volume for any other "
-            "(docs/running.md)"
+            "(docs/running.md). Between hosts give each NIC an address (PEAL_SOFTNIC_UDP, "
+            "docs/cluster.md)"
           : "a software NIC without an address reaches software NICs of its host only. Give it one "
             "(PEAL_SOFTNIC_UDP, docs/roce.md), or choose NICs of one kind on all PEs (PEAL_HCA, "
             "PEAL_IBVERBS and PEAL_MLX5)");

@@ -37,7 +37,7 @@ for transport in auto ibgda proxy; do
   export PEAL_TRANSPORT=$transport
   job 1 2 'PEAL_SOFTNIC_FABRIC=f$PEAL_TCP_RANK exec $hello'
   says "PE 0 (host $(hostname), process " ' and PE 1 (host ' "of $folder/peal-softnic-$(id -u)/f0)" '/f1) do not reach' \
-    'do not share a fabric' PEAL_SOFTNIC_DIR PEAL_SOFTNIC_FABRIC 'docker run --ipc=host'
+    'do not share a fabric' PEAL_SOFTNIC_DIR PEAL_SOFTNIC_FABRIC 'docker run --ipc=host' PEAL_SOFTNIC_UDP
 done
 unset PEAL_TRANSPORT
 mkdir "$folder/0" "$folder/1" "$folder/2"
