@@ -25,7 +25,7 @@ packages=(
   clang libclang-rt-14-dev
   cmake make pkg-config gdb
   python3-numpy python3-venv
-  qemu-system-x86 busybox-static cpio iproute2 tshark
+  qemu-system-x86 busybox-static cpio iproute2 tshark slurmctld slurmd slurm-client munge
 )
 
 # install_missing PACKAGE...: from Debian, quiet when all are there.

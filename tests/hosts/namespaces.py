@@ -204,11 +204,11 @@ class Namespaces:
         self.network = Network(family)
         self.waits = selectors.DefaultSelector()
         self.hosts = {number: Host(number, family) for number in range(1, count + 1)}
-        folder = scratch / f"bin{family}"
-        folder.mkdir()
+        self.folder = scratch / f"bin{family}"
+        self.folder.mkdir()
         for program in programs:
-            (folder / pathlib.Path(program).name).symlink_to(pathlib.Path(program).resolve())
-        self.environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+            (self.folder / pathlib.Path(program).name).symlink_to(pathlib.Path(program).resolve())
+        self.environment = {**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}"}
 
     def __enter__(self):
         return self
@@ -253,6 +253,12 @@ class Namespaces:
         process = Process(self.hosts[number], command, self.environment)
         self.hosts[number].processes.append(process)
         self.waits.register(process.running.stdout, selectors.EVENT_READ, process)
+        return process
+
+    def serve(self, number, command):
+        """Starts what lives as long as the host: kill_all() leaves it."""
+        process = self.start(number, command)
+        self.hosts[number].processes.remove(process)
         return process
 
     def kill(self, process):
