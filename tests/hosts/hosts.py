@@ -27,6 +27,10 @@ class Late(Exception):
     """Something did not happen in time."""
 
 
+class Skipped(Exception):
+    """What a case needs is not installed here."""
+
+
 class Process:
     """A command on a host: the lines it wrote so far, its exit status once it has ended."""
 

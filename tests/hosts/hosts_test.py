@@ -20,6 +20,7 @@ import shutil
 import sys
 import tempfile
 import time
+import traceback
 from xml.sax.saxutils import quoteattr
 
 import hosts
@@ -251,7 +252,7 @@ def why_not():
 
 
 def report(results):
-    """results: (name, what is wrong or nothing, seconds), or one (name, None, why it was skipped)."""
+    """results: (name, what is wrong or nothing, seconds), or (name, None, why it was skipped)."""
     rows = []
     for name, wrong, rest in results:
         # Consoles have control characters, which XML has not.
@@ -265,15 +266,26 @@ def report(results):
 
 
 def attempt(case, machines):
-    """What is wrong, or nothing; and how long it took."""
+    """What is wrong, "" where nothing is; and how long it took. None, and why, where the case is skipped."""
     begin = time.monotonic()
     wrong = ""
     try:
         case(machines)
+    except hosts.Skipped as why:
+        return None, str(why)
     except (Wrong, hosts.Late) as error:
         wrong = str(error)
-    machines.kill_all()
+    except Exception:  # pylint: disable=broad-except
+        wrong = traceback.format_exc()  # of the case: the others still run, and are told of
+    try:
+        machines.kill_all()
+    except hosts.Late as error:
+        wrong += str(error)
     return wrong, time.monotonic() - begin
+
+
+def told(name, wrong, rest):
+    return f"skipped  {name}: {rest}" if wrong is None else f"{rest:5.1f} s  {name} {wrong}"
 
 
 def virtual_hosts(programs, scratch):
@@ -306,7 +318,7 @@ def main(arguments):
                 for name, case in machines.chosen(cases(inside, "--every" in arguments)):
                     if any(word in name for word in only):
                         results.append((name, *attempt(case, machines)))
-                        print(f"{results[-1][2]:5.1f} s  {name} {results[-1][1]}", flush=True)
+                        print(told(*results[-1]), flush=True)
     report(results)
     return any(wrong for _, wrong, _ in results)
 

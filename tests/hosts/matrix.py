@@ -7,6 +7,8 @@ perftest takes the larger of two limits of outstanding READs, rxe's, which the s
 import pathlib
 import shutil
 
+import hosts
+
 RXE, SOFT = 1, 4  # hosts
 SOFTWARE_NICS = {SOFT: {"LD_LIBRARY_PATH": "/softnic", "PEAL_SOFTNIC_UDP": f"10.0.0.{SOFT}",
                         "PEAL_SOFTNIC_TIMEOUT_SCALE": "8"}}
@@ -25,6 +27,7 @@ PROGRAMS = [
     ("ib_atomic_bw", "-m 1024 -F -n 50 -o 16", " 8          50 "),
     ("ib_atomic_bw", "-m 1024 -F -n 50 -o 16 -A CMP_AND_SWAP", " 8          50 "),
 ]
+PACKAGES = {"ib_": "perftest", "ibv": "ibverbs-utils"}
 # As in hosts_test.py, on a host of each kind.
 JOBS = [
     ("hello", "", "hello from PE"),
@@ -51,6 +54,8 @@ def command(host, program, options, server):
 def pair(machines, require, server, client, job):
     """A program at both ends; the client asks until the server listens."""
     program, options, wanted = job
+    if shutil.which(program) is None:
+        raise hosts.Skipped(f"no {program}: apt-get install {PACKAGES[program[:3]]}")
     ends = [machines.start(server, command(server, program, options, "")), None]
     while True:
         ends[1] = machines.start(client, command(client, program, options, f"10.0.0.{server}"))
@@ -65,8 +70,6 @@ def pair(machines, require, server, client, job):
 def cases(require, run, start, finish):
     """Names and calls. The arguments are those of hosts_test.py."""
     for job in PROGRAMS:
-        if shutil.which(job[0]) is None:
-            continue
         for server, client in ((RXE, SOFT), (SOFT, RXE)):
             name = "_".join([job[0], *job[1].replace("-m 1024 ", "").replace("-F ", "").replace("-", "").split()])
             ends = "softnic_to_rxe" if server == RXE else "rxe_to_softnic"
