@@ -201,9 +201,15 @@ std::unique_ptr<Bootstrap> make_tcp_again(const UniqueId& id, int rank, int size
     } catch (const Error& error) {
       // kConfiguration: rank 0 is in the earlier job and holds this rank for taken. kPeerLost: it
       // leaves that job, or a process that came has died.
-      const bool later =
-          error.code() == ErrorCode::kConfiguration || error.code() == ErrorCode::kPeerLost;
-      if (!later || Clock::now() >= until) throw;
+      const bool taken = error.code() == ErrorCode::kConfiguration;
+      if (!taken && error.code() != ErrorCode::kPeerLost) throw;
+      if (Clock::now() >= until) {
+        if (!taken) throw;
+        fail(ErrorCode::kTimeout,
+             "start of the job: rank 0 of {} did not come within {}: it is in the earlier job yet, "
+             "or another process came as rank {}",
+             size, name_time(deadline), rank);
+      }
     }
     std::this_thread::sleep_for(kComeAgain);
   }

@@ -6,7 +6,10 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "bootstrap/bootstraps.h"
@@ -18,6 +21,7 @@ namespace {
 constexpr auto kSingle = BootstrapKind::kSingle;
 constexpr auto kMpi = BootstrapKind::kMpi;
 using Variables = std::vector<std::string>;
+constexpr Deadline kPatient = std::chrono::seconds(60);
 
 Config read(const Variables& variables) {
   std::vector<const char*> environment;
@@ -208,6 +212,20 @@ TEST(MakeLaunched, RefusesAPmiDescriptorThatIsNotOpen) {
     make_launched(read({"PMI_FD=987", "PMI_RANK=0", "PMI_SIZE=2"}));
   });
   EXPECT_TRUE(contains(error, "PMI_FD=987 is no open descriptor")) << error.what();
+}
+
+// Hazard: where rank 0 did not come to a rejoin, the others heard that their ranks are taken.
+TEST(MakeLaunched, TellsWhoIsRestartedThatRank0IsLate) {
+  TcpRoot root;
+  const std::string id = root.id().to_string();
+  const std::jthread rank0([&] { make_tcp(std::move(root), 2, kPatient)->barrier(); });
+  const auto earlier = make_tcp(UniqueId::from_string(id), 1, 2, kPatient);
+  const Error late = error_of([&] {
+    make_launched(read({"PEAL_TCP_ID=" + id, "PEAL_TCP_RANK=1", "PEAL_TCP_SIZE=2",
+                        "PEAL_TCP_RESTART=1", "PEAL_BOOTSTRAP_TIMEOUT=300ms"}));
+  });
+  expect_error(late, ErrorCode::kTimeout, {"rank 0 of 2 did not come within 300 ms"});
+  earlier->barrier();
 }
 
 }  // namespace
