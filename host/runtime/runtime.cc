@@ -335,8 +335,9 @@ void Runtime::rejoin(const std::function<std::unique_ptr<Bootstrap>(const Config
            "rejoin: all {} PEs live, and none is to be replaced: end a process first",
            group.size());
     }
-    again_ = std::make_shared<const Beginning>(Beginning{now.job.config, now.job.target});
-    now.let_go();
+    auto beginning = std::make_shared<const Beginning>(Beginning{now.job.config, now.job.target});
+    now.let_go();  // throws where a GPU has failed: this is still the PE of before then
+    again_ = std::move(beginning);
     parts_.reset();
   }
   parts_ = std::make_unique<Parts>(meet(again_->config), again_->config, again_->target);
