@@ -28,11 +28,11 @@ bool is_from_outside(const Failure& failure) {
   return failure.status == Status::kPeerLost || failure.status == Status::kAborted;
 }
 
-Failure aborted(int pe, std::string_view reason) {
+Failure aborted(const LiveGroup& group, int pe, std::string_view reason) {
   return {.status = Status::kAborted,
           .pe = pe,
           .time_ns = monotonic_ns(),
-          .text = fmt::format("PE {} aborted: {}", pe, reason)};
+          .text = fmt::format("{} aborted: {}", group.name_of(pe), reason)};
 }
 
 // A PE that stands still answers neither kernels nor NICs, whatever these make of that.
@@ -105,10 +105,11 @@ Failure FailureLog::earliest() const {
   }
   if (!lost.empty() && !closing_) {
     const int pe = lost.front();
-    stops.push_back({.status = Status::kPeerLost,
-                     .pe = pe,
-                     .time_ns = lost_ns_,
-                     .text = fmt::format("PE {} ended before the job did{}", pe, how_left(pe))});
+    stops.push_back(
+        {.status = Status::kPeerLost,
+         .pe = pe,
+         .time_ns = lost_ns_,
+         .text = fmt::format("{} ended before the job did{}", group_.name_of(pe), how_left(pe))});
   }
   if (std::optional<Failure> vain = vain_waits_.failure(); vain && !closing_) {
     stops.push_back(std::move(*vain));
@@ -285,9 +286,9 @@ void FailureLog::lose(int pe) {
   if (!group_.lost(pe) || closing_) return;  // at the end, leaving is no failure
   uint64_t never = 0;
   if (!lost_ns_.compare_exchange_strong(never, monotonic_ns())) return;  // the first one tells
-  log_.error(
-      "runtime", "PE {} (process {}) has ended before the job did{}; all waits end with \"{}\"", pe,
-      group_.places()[static_cast<size_t>(pe)].pid, how_left(pe), to_string(Status::kPeerLost));
+  log_.error("runtime", "{} (process {}) has ended before the job did{}; all waits end with \"{}\"",
+             group_.name_of(pe), group_.places()[static_cast<size_t>(pe)].pid, how_left(pe),
+             to_string(Status::kPeerLost));
   contexts_.stop_all(Status::kPeerLost);
   look_now();
 }
@@ -338,7 +339,7 @@ void FailureLog::abort(const ContextFields* context, std::string_view reason) {
     fail(ErrorCode::kInvalidArgument, "abort: the context is none of this runtime, or was dropped");
   }
   reason = reason.substr(0, kMaxReason);
-  stop(aborted(group_.rank(), reason), what);
+  stop(aborted(group_, group_.rank(), reason), what);
   look_now();
   // One thread at a time: those that abort together fill the queues of peers who were told then.
   const std::lock_guard lock(abort_mutex_);
@@ -349,7 +350,8 @@ void FailureLog::abort(const ContextFields* context, std::string_view reason) {
     if (sent == Channel::Sent::kDone) {
       told_abort_[pe] = what;
     } else {
-      log_.warn("runtime", "abort: PE {} could not be told; its waits end at their deadline", pe);
+      log_.warn("runtime", "abort: {} could not be told; its waits end at their deadline",
+                group_.name_of(pe));
     }
   }
 }
@@ -359,7 +361,7 @@ void FailureLog::deliver(const Message& message) {
   const std::string_view reason(reinterpret_cast<const char*>(message.payload.data()),
                                 std::min(message.payload.size(), kMaxReason));
   const auto [generation, slot, serial, unused] = message.word;
-  stop(aborted(message.from, reason), {generation, slot, serial});
+  stop(aborted(group_, message.from, reason), {generation, slot, serial});
   look_now();
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/job/live_group.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bitset>
 #include <cstdlib>
@@ -89,14 +91,18 @@ void LiveGroup::end(const std::function<bool()>& go_on) {
 void LiveGroup::await_departures(const std::function<bool()>& go_on) {
   Lock lock(mutex_);
   for (auto end = Clock::now() + deadline_;; changed_.wait_for(lock, Clock::slice(end))) {
-    if (!lost_.empty()) fail(ErrorCode::kPeerLost, "PE {} has ended before its end", lost_.front());
+    if (!lost_.empty()) {
+      fail(ErrorCode::kPeerLost, "{} has ended before its end", name_of(lost_.front()));
+    }
     const std::vector<int> missing = others_that_live(lock, false);
     if (missing.empty()) return;
     if (Clock::now() < end) continue;
     lock.unlock();
     const bool on = go_on();
     lock.lock();
-    if (!on) fail(ErrorCode::kTimeout, "end of the job: PE {} did not come to it", missing.front());
+    if (!on) {
+      fail(ErrorCode::kTimeout, "end of the job: {} did not come to it", name_of(missing.front()));
+    }
     end = Clock::now() + deadline_;
   }
 }
@@ -269,14 +275,14 @@ bool LiveGroup::told(const ChannelCall& call, int pe) const {
 void LiveGroup::check_still_waiting(int pe, Clock::time_point end) const {
   const auto departed = departures_.find(pe);
   if (departed != departures_.end() && !leaving_) {
-    fail(ErrorCode::kPeerLost, "PE {} {}", pe, describe(departed->second));
+    fail(ErrorCode::kPeerLost, "{} {}", name_of(pe), describe(departed->second));
   }
   if (states_[static_cast<size_t>(pe)] != State::kLive) {
-    fail(ErrorCode::kPeerLost, "PE {} has ended before it took part", pe);
+    fail(ErrorCode::kPeerLost, "{} has ended before it took part", name_of(pe));
   }
   if (Clock::now() < end) return;
   const std::string stopped = stopped_pes(places_, rank(), {pe});
-  fail(ErrorCode::kTimeout, "PE {} did not take part within {} ms; {}", pe, deadline_.count(),
+  fail(ErrorCode::kTimeout, "{} did not take part within {} ms; {}", name_of(pe), deadline_.count(),
        !stopped.empty()
            ? stopped
            : fmt::format("{} PEs are masked here: all that live must have masked the same",
@@ -353,6 +359,11 @@ std::optional<std::pair<int, Departure>> LiveGroup::first_loss() const {
     if (known != departures_.end()) return std::pair(pe, known->second);
   }
   return std::nullopt;
+}
+
+std::string LiveGroup::name_of(int pe) const {
+  return channel_.is_far(pe) ? fmt::format("PE {} on {}", pe, channel_.far()->host_of(pe))
+                             : fmt::format("PE {}", pe);
 }
 
 std::optional<Departure> LiveGroup::departure(int pe) const {

@@ -91,6 +91,8 @@ class LiveGroup : public Bootstrap {
   std::optional<int> hear_of_loss(const Message& message);
   /// True of a PE that is neither lost nor masked.
   bool is_live(int pe) const;
+  /// "PE 2", of another host "PE 2 on node2".
+  std::string name_of(int pe) const;
   /// How `pe` has left, as far as is known.
   std::optional<Departure> departure(int pe) const;
   /// PEs that live, and have told that they leave in order, or have not.

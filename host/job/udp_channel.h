@@ -81,7 +81,9 @@ class UdpChannel {
   std::vector<int> unheard(Time longer_ago);
   /// True where all that was sent to `pes` has come, but for those whose process has ended.
   bool idle(const std::vector<int>& pes) const;
-  /// "10.0.0.2:4711 (host b)".
+  /// What the host of `pe` calls itself.
+  std::string host_of(int pe) const { return addresses_[static_cast<size_t>(pe)].host.data(); }
+  /// "UDP 10.0.0.2:4711 of host b".
   std::string describe(int pe) const;
 
   static Time now() { return Time(static_cast<Time::rep>(running_ns())); }

@@ -146,7 +146,8 @@ def lose_a_pe_and_go_on(machines, where, why):
     finish(machines, pes)
     require_going_on(pes, why)
     # How a process has ended can be read until its parent has fetched it: who comes later says nothing of it.
-    told = re.findall(r"PE 1 \(process \d+\) has ended before the job did(.*); all waits end", pes[0].text() + pes[2].text())
+    told = re.findall(r"PE 1 (?:on \w+ )?\(process \d+\) has ended before the job did(.*); all waits end",
+                      pes[0].text() + pes[2].text())
     require(pes, all(how == "" or how.startswith((": it was ended by signal 9", ": it has ended, as its host says"))
                      for how in told), "signal 9, or nothing of how")
 
@@ -155,7 +156,8 @@ def hear_of_an_abort(machines):
     """A PE of another host calls the job off: waits of kernels end at once, and its reason is told."""
     pes = start(machines, "1231", "survive abort")
     finish(machines, pes)
-    require(pes, all(pe.status == 0 and "PE 1 aborted: PE 1 has had enough" in pe.text() for pe in pes), "all hear")
+    reason = re.compile(r"PE 1 (on \w+ )?aborted: PE 1 has had enough")
+    require(pes, all(pe.status == 0 and reason.search(pe.text()) for pe in pes), "all hear")
 
 
 def lose_a_pe_of_another_host(machines):
