@@ -12,6 +12,7 @@
 #include <climits>
 #include <span>
 #include <type_traits>
+#include <vector>
 
 #include "base/run_clock.h"
 
@@ -44,6 +45,21 @@ template <class Clock, class Duration>
 int poll_until(int fd, short event, std::chrono::time_point<Clock, Duration> until) {
   pollfd one{.fd = fd, .events = event, .revents = 0};
   return poll_until(std::span(&one, 1), until);
+}
+
+/// Which of the sockets `fds`, where negative ones are none, have ended at their other end. Each is
+/// told once: its place in `fds` becomes -1, as does that of one that was closed here.
+inline std::vector<int> hung_up(std::span<int> fds) {
+  std::vector<pollfd> polled;
+  for (const int fd : fds) polled.push_back({.fd = fd, .events = POLLRDHUP, .revents = 0});
+  if (::poll(polled.data(), polled.size(), 0) <= 0) return {};
+  std::vector<int> ended;
+  for (size_t i = 0; i < polled.size(); ++i) {
+    if (polled[i].revents == 0) continue;
+    fds[i] = -1;
+    if ((polled[i].revents & POLLNVAL) == 0) ended.push_back(static_cast<int>(i));
+  }
+  return ended;
 }
 
 }  // namespace peal

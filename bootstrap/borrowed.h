@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "host/bootstrap.h"
 
@@ -28,6 +29,7 @@ class BorrowedBootstrap : public Bootstrap {
   void barrier() override { group_.barrier(); }
   void end(const std::function<bool()>& go_on) override { group_.end(go_on); }
   void quit(const std::string& how) noexcept override { group_.quit(how); }
+  std::vector<int> connections() const override { return group_.connections(); }
   [[noreturn]] void abort(const std::string& reason) override {
     group_.abort(reason);
     std::abort();  // g++ does not know that the call above stays

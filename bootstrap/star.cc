@@ -316,6 +316,12 @@ void Star::quit(const std::string& how) noexcept {
   broken_.emplace(ErrorCode::kPeerLost, "this rank has left");
 }
 
+std::vector<int> Star::connections() const {
+  std::vector<int> sockets;
+  for (int peer = 0; peer < size(); ++peer) sockets.push_back(wire_->connection(peer));
+  return sockets;
+}
+
 void Star::abort(const std::string& reason) {
   const std::string line = fmt::format("peal: rank {} of {} aborts: {}\n", rank(), size(), reason);
   // One write, so that the lines of several ranks do not mix. Nothing to be done when it fails.

@@ -76,6 +76,7 @@ class Star : public Bootstrap {
   void barrier() override { collective(FrameKind::kBarrier, {}, {}); }
   void end(const std::function<bool()>& go_on = {}) override;
   void quit(const std::string& how) noexcept override;
+  std::vector<int> connections() const override;
   [[noreturn]] void abort(const std::string& reason) override;
 
   /// A barrier whose errors speak of the job's start.

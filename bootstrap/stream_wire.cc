@@ -71,6 +71,10 @@ class StreamWire final : public Wire {
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(peers_.size()); }
 
+  int connection(int peer) const override {
+    return peers_[static_cast<std::size_t>(peer)].socket.get();
+  }
+
   void send(int to, std::span<const std::byte> message) override {
     Peer& peer = peers_[static_cast<std::size_t>(to)];
     if (!peer.socket || !peer.writable) return;

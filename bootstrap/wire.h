@@ -39,6 +39,9 @@ class Wire {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
+  /// As Bootstrap::connections(); of a peer that lives.
+  virtual int connection([[maybe_unused]] int peer) const { return -1; }
+
   /// Starts sending a copy of `message`; does not wait. To a peer that is lost: no effect.
   virtual void send(int peer, std::span<const std::byte> message) = 0;
 

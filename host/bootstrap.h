@@ -16,7 +16,7 @@
 namespace peal {
 
 /// A group of processes (or threads) that start a job together. All calls but rank() and size() are
-/// collective.
+/// collective, where they do not say otherwise.
 ///
 /// Every collective call ends: with success, or by throwing peal::Error(ErrorCode::kTimeout or
 /// kPeerLost) that names the ranks which did not come. After a throw the group is broken and every
@@ -54,6 +54,11 @@ class Bootstrap {
   /// make later, throw kPeerLost with `how` ("called exit(3)"). The last call. By default nothing:
   /// they find out as they do of a rank that has died.
   virtual void quit([[maybe_unused]] const std::string& how) noexcept {}
+
+  /// By rank, a socket that hangs up when that rank's process ends, if not before; -1 where there
+  /// is none. To be polled for that alone; it may be closed. Not collective. By default there are
+  /// none.
+  virtual std::vector<int> connections() const { return {}; }
 
   /// Ends the job on all ranks as far as the launcher can; prints `reason`. Does not return.
   [[noreturn]] virtual void abort(const std::string& reason) = 0;

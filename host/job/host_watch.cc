@@ -42,34 +42,52 @@ std::vector<int> HostWatch::to_ask(const std::vector<int>& live, Time now, const
   if (now - asked_at_ < kAskAgain) return {};
   asked_at_ = now;
   std::vector<int> pes = asked(live, now);
-  if (pes.empty()) return pes;
   std::vector<int> hosts{host_of(rank_), asked_host_};
-  for (const int pe : live) {
+  for (const int pe : pes.empty() ? std::vector<int>{} : live) {
     if (std::ranges::find(hosts, host_of(pe)) != hosts.end()) continue;
     hosts.push_back(host_of(pe));
     if (!heard(pe).ever) pes.push_back(pe);
   }
+  for (const auto& [pe, since] : hung_up_) {
+    if (std::ranges::find(pes, pe) == pes.end()) pes.push_back(pe);
+  }
   return pes;
+}
+
+// A connection that ends is no proof: a firewall may forget it. What came just behind it may have
+// been sent before.
+std::vector<HostWatch::Loss> HostWatch::ended(const std::vector<int>& live, Time now,
+                                              const HeardOf& heard) {
+  std::vector<Loss> found;
+  std::erase_if(hung_up_, [&](const auto& entry) {
+    const auto [pe, since] = entry;
+    if (std::ranges::find(live, pe) == live.end()) return true;
+    if (now - since < kUntilSure) return false;
+    const FarChannel::Heard known = heard(pe);
+    if (known.ever && known.at < since + kAskAgain) found.emplace_back(pe, false);
+    return true;
+  });
+  return found;
 }
 
 std::vector<HostWatch::Loss> HostWatch::losses(const std::vector<int>& live, Time now,
                                                const HeardOf& heard) {
-  std::vector<Loss> ended;
+  std::vector<Loss> lost = ended(live, now, heard);
   std::vector<Loss> silent;
   bool answers = false;
   bool ever = false;
   for (const int pe : asked(live, now)) {
     const UdpChannel::Heard known = heard(pe);
     if (known.refused) {
-      ended.emplace_back(pe, false);
+      lost.emplace_back(pe, false);
       continue;
     }
     silent.emplace_back(pe, true);
     ever |= known.ever;
     answers |= known.ever && now - std::max(known.at, asked_since_) <= limit_;
   }
-  if (limit_ > Time(0) && ever && !answers) ended.insert(ended.end(), silent.begin(), silent.end());
-  return ended;
+  if (limit_ > Time(0) && ever && !answers) lost.insert(lost.end(), silent.begin(), silent.end());
+  return lost;
 }
 
 }  // namespace peal

@@ -5,13 +5,15 @@
 //   host A: PE 0 1   --asks-->   host B: PE 2 3   --asks-->   host C: PE 4 5   --asks-->  host A
 //
 // The first live PE of each host asks all PEs of the next host, four times a second. A process that
-// has ended is told of by its host's network ("port unreachable"), and by its neighbours there.
-// When no PE of a host has answered for the limit, the host, or the network to it, is taken for
-// lost with all of its PEs. A PE that was never heard is not: there may be no way for UDP.
+// has ended is told of by its host's network ("port unreachable"), by its neighbours there, and by
+// a connection to it that hangs up, after which it answers no more. When no PE of a host has
+// answered for the limit, the host, or the network to it, is taken for lost with all of its PEs. A
+// PE that was never heard is not: there may be no way for UDP.
 #pragma once
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <utility>
@@ -28,6 +30,8 @@ class HostWatch {
   using Time = UdpChannel::Time;
   static constexpr Time kAskAgain = std::chrono::milliseconds(250);
   static constexpr Time kLeastLimit = 8 * kAskAgain;
+  /// Two questions that one whose connection has hung up could have answered, and some more.
+  static constexpr Time kUntilSure = 5 * kAskAgain / 2;
 
   using HeardOf = std::function<UdpChannel::Heard(int pe)>;
 
@@ -38,10 +42,12 @@ class HostWatch {
   /// the next host, and one of each other host of which nobody was heard yet, so that it is known
   /// when its turn comes.
   std::vector<int> to_ask(const std::vector<int>& live, Time now, const HeardOf& heard);
+  /// A connection to `pe` of another host has hung up: its process has ended unless it answers.
+  void hung_up(int pe, Time now) { hung_up_.emplace(pe, now); }
   /// A PE that is lost, and whether its host is silent: else its process has ended.
   using Loss = std::pair<int, bool>;
-  /// The lost among the PEs that this one asks. Silence counts from when it began to ask their
-  /// host.
+  /// The lost among the PEs that this one asks, and among those that hung up. Silence counts from
+  /// when it began to ask their host.
   std::vector<Loss> losses(const std::vector<int>& live, Time now, const HeardOf& heard);
   /// True for the PE that speaks for its host.
   bool speaks(const std::vector<int>& live) const;
@@ -49,6 +55,8 @@ class HostWatch {
  private:
   /// The live PEs of the host that this one asks; notes when that became another one.
   std::vector<int> asked(const std::vector<int>& live, Time now);
+  /// Those that hung up, and have not answered since.
+  std::vector<Loss> ended(const std::vector<int>& live, Time now, const HeardOf& heard);
   int host_of(int pe) const { return hosts_[static_cast<size_t>(pe)]; }
 
   int rank_;
@@ -57,6 +65,7 @@ class HostWatch {
   Time asked_at_{-kAskAgain};
   int asked_host_ = -1;
   Time asked_since_{0};
+  std::map<int, Time> hung_up_;  // when
 };
 
 }  // namespace peal

@@ -57,6 +57,7 @@ class LiveGroup : public Bootstrap {
   void barrier() override;
   void end(const std::function<bool()>& go_on = {}) override;
   void quit(const std::string& how) noexcept override { all_->quit(how); }
+  std::vector<int> connections() const override { return all_->connections(); }
   [[noreturn]] void abort(const std::string& reason) override;
 
   /// Tells the others that this PE leaves and how. In order: returns when all of them have come to

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/patience.h"
+#include "base/poll.h"
 #include "base/run_clock.h"
 #include "host/base/error.h"
 #include "host/job/process_end.h"
@@ -59,6 +60,15 @@ uint32_t blocks_at_once(Bootstrap& group, const Gpu* gpu) {
   return static_cast<uint32_t>(std::max<int64_t>(least, 1));
 }
 
+// Neighbours are watched by their processes.
+std::vector<int> far_connections(const LiveGroup& group) {
+  std::vector<int> sockets = group.connections();
+  for (size_t pe = 0; pe < sockets.size(); ++pe) {
+    if (!group.channel().is_far(static_cast<int>(pe))) sockets[pe] = -1;
+  }
+  return sockets;
+}
+
 // Until a way that brings nothing is said to.
 constexpr std::chrono::seconds kUnheard{10};
 
@@ -106,6 +116,7 @@ Services::Services(JobMembership& job, MemoryFabric& fabric, ContextParts& parts
     : job_(job),
       fabric_(fabric),
       parts_(parts),
+      connections_(far_connections(job.group)),
       flight(flight_parts(job, fabric)),
       files(fabric.own_memory(), fabric.slots, fabric.gpu,
             {.threads = static_cast<size_t>(job.config.storage_threads),
@@ -172,6 +183,7 @@ void Services::look_at_hosts() {
   const UdpChannel::Time now = UdpChannel::now();
   const std::vector<int> live = job_.group.live_pes();
   const auto heard = [&](int pe) { return udp->heard(pe); };
+  for (const int pe : hung_up(connections_)) host_watch.hung_up(pe, now);
   for (const int pe : host_watch.to_ask(live, now, heard)) udp->ask(pe);
   for (const int pe : udp->unheard(kUnheard)) {
     job_.log.warn(

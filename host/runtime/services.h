@@ -73,7 +73,8 @@ struct Services {
   JobMembership& job_;
   MemoryFabric& fabric_;
   ContextParts& parts_;
-  std::vector<int> found_lost_;  // PEs of other hosts; of the watcher's thread
+  std::vector<int> found_lost_;   // PEs of other hosts; of the watcher's thread
+  std::vector<int> connections_;  // by PE: to those of other hosts, where there is one
 
  public:
   FlightLog flight;

@@ -144,12 +144,8 @@ def network_of(option, number):
 
 
 class Host:
-    # Linux answers a host once a second that a port is closed. What NICs send again to a PE that has ended would take
-    # those answers, and its end be told after half a minute.
     BOOT = """hostname host{}
         mount -t tmpfs shm /dev/shm; mount -t tmpfs run /run
-        echo 0 >/proc/sys/net/ipv4/icmp_ratelimit
-        echo 0 >/proc/sys/net/ipv6/icmp/ratelimit
         echo; exec sleep infinity"""
 
     def __init__(self, number, family):

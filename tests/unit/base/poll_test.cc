@@ -7,9 +7,12 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <thread>
+#include <vector>
 
 #include "base/fd.h"
 
@@ -44,6 +47,20 @@ TEST(PollUntil, SignalsNeitherEndNorProlongIt) {
   over = true;
   nagger.join();
   ::sigaction(SIGUSR1, &before, nullptr);
+}
+
+TEST(HungUp, TellsOnceWhoseOtherEndIsGone) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  const Fd here(ends[0]);
+  Fd there(ends[1]);
+  std::vector<int> sockets{-1, here.get(), 1'000'000};
+  ASSERT_EQ(::write(there.get(), "x", 1), 1);
+  EXPECT_EQ(hung_up(sockets), std::vector<int>{}) << "what waits to be read is no end";
+  there = Fd();
+  EXPECT_EQ(hung_up(sockets), std::vector<int>{1});
+  EXPECT_EQ(sockets, (std::vector<int>{-1, -1, -1}));
+  EXPECT_EQ(hung_up(sockets), std::vector<int>{});
 }
 
 }  // namespace

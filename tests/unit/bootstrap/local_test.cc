@@ -104,6 +104,18 @@ TEST_P(Threads, GatherNothingAndInPlace) {
   });
 }
 
+TEST_P(Threads, HaveAConnectionBetweenRank0AndEveryOther) {
+  run_threads(GetParam(), [](Bootstrap& group) {
+    const std::vector<int> sockets = group.connections();
+    ASSERT_EQ(sockets.size(), static_cast<std::size_t>(group.size()));
+    for (int rank = 0; rank < group.size(); ++rank) {
+      const bool connected = rank != group.rank() && (rank == 0 || group.rank() == 0);
+      EXPECT_EQ(sockets[static_cast<std::size_t>(rank)] >= 0, connected) << rank;
+    }
+    group.barrier();
+  });
+}
+
 TEST(RunThreads, RefusesNoRanksAndUnboundedDeadlines) {
   const auto nothing = [](Bootstrap&) {};
   EXPECT_EQ(error_of([&] { run_threads(0, nothing); }).code(), ErrorCode::kInvalidArgument);

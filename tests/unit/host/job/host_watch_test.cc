@@ -112,6 +112,47 @@ TEST(HostWatch, WaitsForSeveralQuestionsBeforeItCallsAHostSilent) {
   EXPECT_EQ(watch.losses({0, 1}, Time(2) + HostWatch::kLeastLimit, long_ago), (Losses{{1, true}}));
 }
 
+// Hazard: of a PE alone on its host only the network told, of which Linux lets one answer a second
+// through; what NICs send again took those.
+TEST(HostWatch, LosesWhoHangsUpAndAnswersNoMore) {
+  HostWatch watch(on("abc"), 0, kLimit);
+  Heard last{true, false, Time(0)};
+  const auto heard = [&](int pe) { return pe == 2 ? last : Heard{true, false, Time(1)}; };
+  constexpr Time kEnd = std::chrono::seconds(1);
+  watch.hung_up(2, kEnd);
+  EXPECT_EQ(watch.to_ask({0, 1, 2}, kEnd, heard), (Pes{1, 2})) << "PE 2 is not its to ask";
+  EXPECT_EQ(watch.losses({0, 1, 2}, kEnd + HostWatch::kUntilSure - Time(1), heard), Losses{});
+  last.at = kEnd + HostWatch::kAskAgain - Time(1);  // sent before
+  EXPECT_EQ(watch.losses({0, 1, 2}, kEnd + HostWatch::kUntilSure, heard), (Losses{{2, false}}));
+  EXPECT_EQ(watch.to_ask({0, 1}, 2 * kEnd, heard), (Pes{1}));
+}
+
+TEST(HostWatch, KeepsWhoHangsUpAndAnswers) {
+  HostWatch watch(on("abc"), 0, kLimit);
+  constexpr Time kEnd = std::chrono::seconds(1);
+  const auto heard = [&](int) { return Heard{true, false, kEnd + HostWatch::kAskAgain}; };
+  watch.hung_up(2, kEnd);
+  EXPECT_EQ(watch.losses({0, 1, 2}, kEnd + HostWatch::kUntilSure, heard), Losses{});
+  EXPECT_EQ(watch.to_ask({0, 1, 2}, 2 * kEnd, heard), (Pes{1})) << "it was told once";
+}
+
+TEST(HostWatch, LosesNobodyThatHangsUpUnheard) {
+  HostWatch watch(on("abc"), 0, kLimit);
+  const auto never = [](int) { return Heard(); };
+  watch.hung_up(2, Time(0));
+  EXPECT_EQ(watch.losses({0, 1, 2}, HostWatch::kUntilSure, never), Losses{});
+}
+
+// Who does not speak for its host may be the only one that has a connection.
+TEST(HostWatch, HasAnyPeAskWhoHangsUp) {
+  HostWatch watch(on("aab"), 1, kLimit);
+  const auto long_ago = [](int) { return Heard{true, false, Time(0)}; };
+  constexpr Time kEnd = std::chrono::seconds(1);
+  watch.hung_up(2, kEnd);
+  EXPECT_EQ(watch.to_ask({0, 1, 2}, kEnd, long_ago), (Pes{2}));
+  EXPECT_EQ(watch.losses({0, 1, 2}, kEnd + HostWatch::kUntilSure, long_ago), (Losses{{2, false}}));
+}
+
 TEST(HostWatch, LosesNobodyForSilenceWithoutALimit) {
   EXPECT_EQ(losses("ab", {{1, {true, false, kLongAgo}}}, Time(0)), Losses{});
 }
