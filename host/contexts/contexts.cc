@@ -174,7 +174,7 @@ std::shared_ptr<ContextOwner> Contexts::make(const Name& name, const QueueShape&
     if (!maker.here()) return;
     const std::unique_ptr<ContextOwner> dropped(one);
     if (before_drop_) before_drop_(*dropped);
-    finish(*dropped);
+    finish(*dropped, RunClock::now() + dependencies_.config.bootstrap_timeout);
   };
   const std::shared_ptr<ContextOwner> owner(made.release(), drop);
   leave_masked_out(*owner);
@@ -182,26 +182,30 @@ std::shared_ptr<ContextOwner> Contexts::make(const Name& name, const QueueShape&
 }
 
 // Its queues go, and with them what the NIC has not executed yet: a kernel may set a flag and end.
-// What ends the waits of kernels ends this one, too; a peer that does not answer, or has gone
-// first, the NIC gives up.
-void Contexts::finish(const ContextOwner& context) const {
+// What ends the waits of kernels ends this one, too; a peer that does not answer the NIC gives up.
+// Who is lost, or has left, has no use for it: nobody waits for what the NIC cannot take there.
+void Contexts::finish(const ContextOwner& context, RunClock::time_point until) const {
   if (context.links() == nullptr || context.ended()) return;
   const Queues& queues = context.links()->queues();
   std::vector<uint32_t> left = queues.marked();
+  const auto over = [&](uint32_t index) {
+    return !queues.under_way(index) || !dependencies_.group.works(queues.peer(index));
+  };
   wait_until(
       [&] {
-        std::erase_if(left, [&](uint32_t index) { return !queues.under_way(index); });
+        std::erase_if(left, over);
         return left.empty() || context.ended();
       },
-      RunClock::now() + dependencies_.config.bootstrap_timeout);
+      until);
 }
 
 void Contexts::finish_all() const {
+  const RunClock::time_point until = RunClock::now() + dependencies_.config.bootstrap_timeout;
   const ContextTable& table = dependencies_.table;
   const uint64_t taken = table.taken();
   for (uint32_t slot = 0; slot < kMaxContexts; ++slot) {
     const auto context = (taken >> slot & 1) != 0 ? table.at(slot) : nullptr;
-    if (context != nullptr) finish(*context);
+    if (context != nullptr) finish(*context, until);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 
+#include "base/run_clock.h"
 #include "host/base/config.h"
 #include "host/base/log.h"
 #include "host/contexts/context_owner.h"
@@ -51,8 +52,9 @@ class Contexts {
   /// Takes its flags out of the heap, which is not in use yet.
   explicit Contexts(const Dependencies& dependencies);
 
-  /// Waits until the NIC has executed what kernels have posted on any context, or given it up. Ends
-  /// with the waits of kernels, and after PEAL_BOOTSTRAP_TIMEOUT. For a time without kernels.
+  /// Waits until the NIC has executed what kernels have posted on any context, or given it up, but
+  /// for peers that are lost. Ends with the waits of kernels, and after PEAL_BOOTSTRAP_TIMEOUT for
+  /// all together. For a time without kernels.
   void finish_all() const;
   /// Calls `look` with each context that is about to be destroyed; must not use the table.
   void before_drop(std::function<void(const ContextOwner&)> look) {
@@ -84,7 +86,7 @@ class Contexts {
   std::shared_ptr<ContextOwner> make(const Name& name, const QueueShape& shape,
                                      const ContextOptions& options);
   void leave_masked_out(ContextOwner& context) const;
-  void finish(const ContextOwner& context) const;
+  void finish(const ContextOwner& context, RunClock::time_point until) const;
   void connect_first(LinkMachine& links, const FirstLinks& first);
   void expect_links(const ContextOwner& context);
 

@@ -63,7 +63,7 @@ std::vector<HostWatch::Loss> HostWatch::ended(const std::vector<int>& live, Time
     const auto [pe, since] = entry;
     if (std::ranges::find(live, pe) == live.end()) return true;
     if (now - since < kUntilSure) return false;
-    const FarChannel::Heard known = heard(pe);
+    const UdpChannel::Heard known = heard(pe);
     if (known.ever && known.at < since + kAskAgain) found.emplace_back(pe, false);
     return true;
   });

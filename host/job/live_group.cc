@@ -326,7 +326,8 @@ std::vector<int> LiveGroup::hear_leaving(const Message& message) {
 }
 
 void LiveGroup::pass_on_loss(int pe) {
-  const Departure how = departure(pe).value_or(Departure{.how = Departure::How::kEnded});
+  Departure how = departure(pe).value_or(Departure());
+  if (how.in_order()) how = {.how = Departure::How::kEnded};
   const LeavingMessage message({.own = {}, .lost_pe = pe, .loss = view_of(how)});
   for (const int to : live_pes()) {
     const bool hears =
@@ -362,7 +363,7 @@ std::optional<std::pair<int, Departure>> LiveGroup::first_loss() const {
 }
 
 std::string LiveGroup::name_of(int pe) const {
-  return channel_.is_far(pe) ? fmt::format("PE {} on {}", pe, channel_.far()->host_of(pe))
+  return channel_.by_udp(pe) ? fmt::format("PE {} on {}", pe, channel_.udp()->host_of(pe))
                              : fmt::format("PE {}", pe);
 }
 
@@ -428,6 +429,11 @@ std::vector<int> LiveGroup::in_state(State first, State last) const {
 bool LiveGroup::is_live(int pe) const {
   const std::lock_guard lock(mutex_);
   return states_[static_cast<size_t>(pe)] == State::kLive;
+}
+
+bool LiveGroup::works(int pe) const {
+  const std::lock_guard lock(mutex_);
+  return states_[static_cast<size_t>(pe)] == State::kLive && !departures_.contains(pe);
 }
 
 bool LiveGroup::masked(int pe) const {

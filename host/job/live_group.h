@@ -92,6 +92,11 @@ class LiveGroup : public Bootstrap {
   std::optional<int> hear_of_loss(const Message& message);
   /// True of a PE that is neither lost nor masked.
   bool is_live(int pe) const;
+  /// True of a PE that lives and has not told that it leaves.
+  bool works(int pe) const;
+  /// This PE leaves. Before that nobody who leaves in order has come to its end: one whose process
+  /// has ended has died.
+  bool leaves() const { return leaving_; }
   /// "PE 2", of another host "PE 2 on node2".
   std::string name_of(int pe) const;
   /// How `pe` has left, as far as is known.

@@ -64,7 +64,7 @@ uint32_t blocks_at_once(Bootstrap& group, const Gpu* gpu) {
 std::vector<int> far_connections(const LiveGroup& group) {
   std::vector<int> sockets = group.connections();
   for (size_t pe = 0; pe < sockets.size(); ++pe) {
-    if (!group.channel().is_far(static_cast<int>(pe))) sockets[pe] = -1;
+    if (!group.channel().by_udp(static_cast<int>(pe))) sockets[pe] = -1;
   }
   return sockets;
 }
@@ -193,7 +193,7 @@ void Services::look_at_hosts() {
         pe, udp->describe(pe));
   }
   for (const auto& [pe, silent] : host_watch.losses(live, now, heard)) {
-    if (left_in_order(pe)) continue;  // its process may have ended behind its job
+    if (ended_behind_the_job(pe)) continue;
     const auto limit =
         std::chrono::duration_cast<std::chrono::milliseconds>(job_.config.host_timeout);
     failures.far_peer_lost(pe, {.how = silent ? Departure::How::kSilent : Departure::How::kEnded,
@@ -204,9 +204,11 @@ void Services::look_at_hosts() {
   pass_on_losses(host_watch.speaks(live));
 }
 
-bool Services::left_in_order(int pe) const {
+// A PE that has come to its end waits for the others': as long as this one works, the end of its
+// process is a death.
+bool Services::ended_behind_the_job(int pe) const {
   const std::optional<Departure> how = job_.group.departure(pe);
-  return how && how->in_order();
+  return how && how->in_order() && job_.group.leaves();
 }
 
 // The first live PE of a host speaks for it (`speaks`) and passes on all losses of that host, for
@@ -214,7 +216,9 @@ bool Services::left_in_order(int pe) const {
 void Services::pass_on_losses(bool speaks) {
   for (const int pe : found_lost_) job_.group.pass_on_loss(pe);
   for (const int pe : speaks ? job_.group.lost_pes() : std::vector<int>{}) {
-    if (!job_.group.channel().by_udp(pe) && !left_in_order(pe)) job_.group.pass_on_loss(pe);
+    if (!job_.group.channel().by_udp(pe) && !ended_behind_the_job(pe)) {
+      job_.group.pass_on_loss(pe);
+    }
   }
 }
 

@@ -92,7 +92,7 @@ struct Services {
   /// Reports losses to PEs of other hosts: those this PE found there, and, if it `speaks` for its
   /// host, those of its own host.
   void pass_on_losses(bool speaks);
-  bool left_in_order(int pe) const;
+  bool ended_behind_the_job(int pe) const;
   void take_messages();
 };
 

@@ -89,6 +89,7 @@ class Queues {
   const QueueShape& shape() const { return shape_; }
   uint32_t n_pes() const { return n_pes_; }
   uint32_t count() const { return static_cast<uint32_t>(ends_.size()); }
+  int peer(uint32_t index) const { return static_cast<int>(index % n_pes_); }
   uint32_t rail(uint32_t index) const { return index / n_pes_ % shape_.rails; }
   const IbgdaNic& nic_of(uint32_t index) const { return rails_.nics()[nic_index(index)]; }
 
