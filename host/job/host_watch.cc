@@ -75,16 +75,20 @@ std::vector<HostWatch::Loss> HostWatch::losses(const std::vector<int>& live, Tim
   std::vector<Loss> lost = ended(live, now, heard);
   std::vector<Loss> silent;
   bool answers = false;
+  const std::vector<int> of_host = asked(live, now);
+  // Whoever of it was heard: packets come from there.
   bool ever = false;
-  for (const int pe : asked(live, now)) {
+  for (size_t pe = 0; pe < hosts_.size() && !ever && !of_host.empty(); ++pe) {
+    ever = hosts_[pe] == asked_host_ && heard(static_cast<int>(pe)).ever;
+  }
+  for (const int pe : of_host) {
     const UdpChannel::Heard known = heard(pe);
     if (known.refused) {
       lost.emplace_back(pe, false);
       continue;
     }
     silent.emplace_back(pe, true);
-    ever |= known.ever;
-    answers |= known.ever && now - std::max(known.at, asked_since_) <= limit_;
+    answers |= now - std::max(known.at, asked_since_) <= limit_;
   }
   if (limit_ > Time(0) && ever && !answers) lost.insert(lost.end(), silent.begin(), silent.end());
   return lost;

@@ -8,7 +8,7 @@
 // has ended is told of by its host's network ("port unreachable"), by its neighbours there, and by
 // a connection to it that hangs up, after which it answers no more. When no PE of a host has
 // answered for the limit, the host, or the network to it, is taken for lost with all of its PEs. A
-// PE that was never heard is not: there may be no way for UDP.
+// host of which no PE was ever heard is not: there may be no way for UDP.
 #pragma once
 
 #include <chrono>

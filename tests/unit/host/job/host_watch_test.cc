@@ -87,6 +87,15 @@ TEST(HostWatch, LosesNobodyThatItHasNeverHeard) {
   EXPECT_EQ(losses("abb", {{1, {true, false, kLately}}}), Losses{}) << "PE 2 begins later";
 }
 
+// Hazard: a PE had heard one of two of a host when it began to ask there, and both had ended: it
+// waited for the other one until a collective call's deadline.
+TEST(HostWatch, LosesAPeUnheardOfAHostOfWhichAnotherWasHeard) {
+  HostWatch watch(on("abb"), 0, kLimit);
+  const auto heard = [](int pe) { return pe == 1 ? Heard{true, true, kLately} : Heard(); };
+  EXPECT_EQ(watch.losses({0, 2}, Time(0), heard), Losses{});
+  EXPECT_EQ(watch.losses({0, 2}, kLimit + Time(1), heard), (Losses{{2, true}}));
+}
+
 TEST(HostWatch, AsksOnePeOfEachHostThatWasNeverHeard) {
   HostWatch watch(on("abbcdd"), 0, kLimit);
   const auto heard = [](int pe) { return pe == 3 ? all_heard(pe) : Heard(); };
