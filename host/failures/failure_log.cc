@@ -283,6 +283,7 @@ void FailureLog::peer_left(const Message& message) {
 }
 
 void FailureLog::lose(int pe) {
+  const std::lock_guard losing(losing_);
   if (!group_.lost(pe) || closing_) return;  // at the end, leaving is no failure
   uint64_t never = 0;
   if (!lost_ns_.compare_exchange_strong(never, monotonic_ns())) return;  // the first one tells

@@ -62,8 +62,12 @@ class FailureLog {
   /// To be called after a recovery: the callback is called again, for failures that come from now
   /// on.
   void start_again();
-  /// All PEs that were lost are masked.
-  void forget_losses() { lost_ns_ = 0; }
+  /// All PEs that were lost are masked. Waits for the end of what their loss does: a recovery that
+  /// follows would else be undone by it.
+  void forget_losses() {
+    const std::lock_guard lock(losing_);
+    lost_ns_ = 0;
+  }
   /// From here leaving is no failure.
   void close() { closing_ = true; }
 
@@ -124,6 +128,7 @@ class FailureLog {
   std::atomic<bool> closing_{false};
   mutable FirstWord word_;  // of the first failure: to who asked, or by look()
 
+  std::mutex losing_;  // held while a PE is made a lost one, and waits are ended
   std::mutex abort_mutex_;
   std::map<int, Aborted> told_abort_;  // by PE: what it was told last, once
 
