@@ -7,6 +7,7 @@ host. Of virtual hosts there is a fourth, which has a software NIC instead of rx
     hosts_test.py --namespaces PROGRAM...   network namespaces: the software NIC by UDP; some jobs by IPv6 alone
     hosts_test.py --only NAME ...           the cases with this in their names
     hosts_test.py --every ...               also those that take long and are much like others
+    hosts_test.py --namespaces --rounds N --seed S ...   only N rounds of chaos.py, from that seed on
 
 bazel test //tests/hosts:hosts_test and :namespaces_test give the programs. JOBS and LOSSES are the list of what must
 pass. Skipped, with the reason, where Debian's packages or namespaces are missing.
@@ -23,6 +24,7 @@ import time
 import traceback
 from xml.sax.saxutils import quoteattr
 
+import chaos
 import hosts
 import image
 import kernel
@@ -226,6 +228,8 @@ LOSSES = {
 
 
 def cases(inside, every):
+    if inside:
+        yield from chaos.cases(start, require, chaos.SHORT)
     for where, program, arguments, wanted in JOBS:
         name = f"{program.removesuffix('_mptest_program')}_on_{'_'.join(where)}"
         yield name, lambda machines, job=(where, program, arguments, wanted): run(machines, *job)
@@ -301,8 +305,14 @@ def namespaces_of(programs, scratch):
     yield lambda: namespaces.Namespaces(3, 6, programs, scratch)
 
 
+def argument_of(arguments, name, default):
+    return int(arguments[arguments.index(name) + 1]) if name in arguments else default
+
+
 def main(arguments):
     only = arguments[arguments.index("--only") + 1:] if "--only" in arguments else [""]
+    seed = argument_of(arguments, "--seed", 1)
+    seeds = range(seed, seed + argument_of(arguments, "--rounds", 0))
     programs = [argument for argument in arguments if os.path.exists(argument)]
     inside = "--namespaces" in arguments
     if why := namespaces.why_not() if inside else why_not():
@@ -317,10 +327,13 @@ def main(arguments):
             begin = time.monotonic()
             with boot() as machines:
                 print(f"{machines.name} are up after {time.monotonic() - begin:.1f} s", flush=True)
-                for name, case in machines.chosen(cases(inside, "--every" in arguments)):
+                listed = chaos.cases(start, require, seeds) if seeds else cases(inside, "--every" in arguments)
+                for name, case in machines.chosen(listed):
                     if any(word in name for word in only):
                         results.append((name, *attempt(case, machines)))
                         print(told(*results[-1]), flush=True)
+    for line in chaos.summary():
+        print(line)
     report(results)
     return any(wrong for _, wrong, _ in results)
 

@@ -75,6 +75,8 @@ class Process:
         self.host = host
         self.command = command
         self.lines = []
+        self.heard_at = []  # time.monotonic() of each line
+        self.ended_at = None
         self.status = None
         self.heard = b""
         # nsenter stays beside the program, which ends with it.
@@ -88,15 +90,44 @@ class Process:
         """Takes what it wrote. False when it has ended."""
         heard = self.running.stdout.read(1 << 16)
         *lines, self.heard = (self.heard + (heard or b"")).split(b"\n")
+        lines += [self.heard] if heard == b"" and self.heard else []
         self.lines += [line.decode(errors="replace") for line in lines]
+        self.heard_at += [time.monotonic()] * len(lines)
         if heard != b"":
             return True
-        self.lines += [self.heard.decode(errors="replace")] if self.heard else []
         self.status = self.running.wait()
+        self.ended_at = time.monotonic()
         return False
 
     def text(self):
         return "\n".join(self.lines)
+
+    def pids(self):
+        """The program's, if it runs, and that of nsenter, which stops with it."""
+        nsenter = self.running.pid
+        if self.running.returncode is not None:  # its number may be another process's
+            return []
+        return [*map(int, pathlib.Path(f"/proc/{nsenter}/task/{nsenter}/children").read_text().split()), nsenter]
+
+    def signal(self, number):
+        """To the program, if it runs."""
+        pids = self.pids()
+        for pid in pids if number == signal.SIGCONT else pids[:-1]:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                pass
+
+    def states(self):
+        return [state_of(pid) for pid in self.pids()]
+
+
+def state_of(pid):
+    """As ps(1) shows it; nothing of a process that has ended."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1]
+    except OSError:
+        return ""
 
 
 class Network:
@@ -117,10 +148,10 @@ class Network:
         self.heal()
         ip("link", "delete", "nobody")
 
-    def cut(self, one, other):
-        """Both ways, as if a cable were out: neither host is told."""
+    def cut(self, one, other, back=True):
+        """Both ways, or from one to the other, as if a cable were out: neither host is told."""
         self.before = self.sent()
-        for there, here in ((one, other), (other, one)):
+        for there, here in ((one, other), (other, one)) if back else ((one, other),):
             rule = ("from", str(network_of(self.option, there)), "to", str(network_of(self.option, here)), "lookup",
                     CUT_TABLE)
             ip(self.option, "rule", "add", *rule)
@@ -180,6 +211,31 @@ class Host:
         ip("link", "set", here, "up", of=pid)
         ip(self.option, "route", "add", "default", "via", self.address(PES + 1), of=pid)
 
+    @property
+    def root(self):
+        """Its files, as this process sees them."""
+        return pathlib.Path(f"/proc/{self.pid}/root")
+
+    def unplug(self):
+        """Its card sees no carrier, and the router tells others that there is no way."""
+        ip("link", "set", f"r{self.number}", "down")
+
+    def plug(self):
+        router = f"r{self.number}"
+        ip("link", "set", router, "up")
+        if self.option == "-6":  # Linux takes addresses of IPv6 away from what is down
+            bits = network_of(self.option, self.number).prefixlen
+            ip(self.option, "address", "replace", f"{self.address(PES + 1)}/{bits}", "dev", router, "nodad")
+
+    def left_over(self):
+        """What jobs have left behind, though nobody runs any more: processes, sockets, files."""
+        root = self.root
+        found = [f"process {pid.name}" for pid in (root / "proc").iterdir()
+                 if pid.name.isdigit() and pid.name != "1" and state_of(f"{self.pid}/root/proc/{pid.name}") not in ("", "Z")]
+        sockets = pathlib.Path(f"/proc/{self.pid}/net/unix").read_text().splitlines()[1:]
+        found += [f"socket {line.split()[-1]}" for line in sockets]
+        return found + [str(path) for folder in ("dev/shm", "run") for path in (root / folder).rglob("*")]
+
     def nics(self):
         return ",".join(self.address(n) for n in range(1, PES + 1))
 
@@ -199,7 +255,9 @@ class Namespaces:
         self.family = family
         self.network = Network(family)
         self.waits = selectors.DefaultSelector()
-        self.hosts = {number: Host(number, family) for number in range(1, count + 1)}
+        self.hosts = {}
+        for number in range(1, count + 1):
+            self.power_on(number)
         self.folder = scratch / f"bin{family}"
         self.folder.mkdir()
         for program in programs:
@@ -215,7 +273,8 @@ class Namespaces:
         self.network.remove()
 
     # What has to do with addresses: a start, transfers and links at first use, and all that messages tell.
-    BY_IPV6 = ("ring_on_1_2_2_3", "rma_on_1_2", "_lazily_on_", "_go_on", "hear_of_an_abort", "outlive_a_short_cut")
+    BY_IPV6 = ("ring_on_1_2_2_3", "rma_on_1_2", "_lazily_on_", "_go_on", "hear_of_an_abort", "outlive_a_short_cut",
+               "chaos_")
 
     def chosen(self, cases):
         """Of (name, case); by IPv6 they have names of their own."""
@@ -230,6 +289,9 @@ class Namespaces:
         """Of the PEs of that host: its NICs are on a fabric of their own."""
         return {"PEAL_SOFTNIC_FABRIC": f"host{number}", "PEAL_SOFTNIC_UDP": self.hosts[number].nics(),
                 "PEAL_SOFTNIC_TIMEOUT_SCALE": "8"}
+
+    def power_on(self, number):
+        self.hosts[number] = Host(number, self.family)
 
     def power_off(self, number):
         """As if its plug were pulled: it is off the network first, so that no closed port tells."""
@@ -270,12 +332,18 @@ class Namespaces:
         for host in self.hosts.values():
             host.processes.clear()
 
-    def wait(self, happened, seconds, what):
-        """Until happened() or, after `seconds`, hosts.Late."""
+    def hear(self, happened, seconds):
+        """Hears the processes until happened() or `seconds` have passed; answers which."""
         until = time.monotonic() + seconds
         while not happened():
+            if time.monotonic() >= until:
+                return False
             for key, _ in self.waits.select(max(0, until - time.monotonic())):
                 if not key.data.hear():
                     self.waits.unregister(key.fileobj)
-            if time.monotonic() >= until and not happened():
-                raise hosts.Late(f"{what}: not within {seconds} s")
+        return True
+
+    def wait(self, happened, seconds, what):
+        """Until happened() or, after `seconds`, hosts.Late."""
+        if not self.hear(happened, seconds):
+            raise hosts.Late(f"{what}: not within {seconds} s")

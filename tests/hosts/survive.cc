@@ -6,19 +6,26 @@
 //   survive         PE 1 kills itself
 //   survive stay    PE 1 stays, until its host is switched off
 //   survive abort   PE 1 calls the job off, and the others hear of that
-//   survive rounds  nobody ends: all exchange words until there is a file /run/last_round on PE 0's
-//                   host, or until PEs are lost; then those that are left meet without them
+//   survive rounds  nobody ends: all exchange blocks until there is a file /run/last_round on PE
+//   0's
+//                   host, or until PEs are lost; then those that are left go on without them
+//   survive rounds PE ROUND   the same, but that PE calls the job off in that round
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
+#include "base/patience.h"
 #include "peal/peal.h"
 
 namespace {
@@ -50,12 +57,14 @@ PEAL_KERNEL exchange(peal::Context ctx, uint64_t* words, int without, Status* en
   }
 }
 
-/// Round `number`: every PE finds every other one's word of it. Words of two rounds take turns: who
-/// is in the next one may not yet be followed.
-PEAL_KERNEL exchange_in_round(peal::Context ctx, uint64_t* words, uint64_t word, Status* ended) {
+/// Every PE that lives finds every other one's block of `words` words.
+PEAL_KERNEL exchange_blocks(peal::Context ctx, uint64_t* blocks, const uint64_t* mine, size_t words,
+                            Status* ended) {
   *ended = Status::kOk;
   for (int pe = 0; pe < ctx.n_pes && *ended == Status::kOk; ++pe) {
-    *ended = p(ctx, words + ctx.pe, word, pe);
+    const size_t place = static_cast<size_t>(ctx.pe) * words;
+    *ended = put(ctx, peal::thread, blocks + place, mine, words, pe);
+    if (*ended == Status::kPeerMasked) *ended = Status::kOk;
   }
   if (*ended == Status::kOk) *ended = barrier_all(ctx);
 }
@@ -77,64 +86,111 @@ void end_somehow(peal::Runtime& pe, std::string_view how) {
 /// The NIC may tell of it before the operating system, or another host, does.
 void await_loss(const peal::Runtime& pe) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (pe.lost_pes().empty() && std::chrono::steady_clock::now() < until) {
-    std::this_thread::yield();
-  }
+  peal::wait_until([&] { return !pe.lost_pes().empty(); }, until);
 }
 
-/// All rounds until the last one or the first that fails; answers how that ended. In a word there
-/// is the number of the round, twice, and one more in the last round.
-Status go_round(peal::Runtime& pe) {
-  const auto n_pes = static_cast<size_t>(pe.n_pes());
-  auto* const words = pe.allocate<uint64_t>(2 * n_pes);
-  std::puts("in the rounds");
-  std::fflush(stdout);
-  for (uint64_t number = 1;; ++number) {
-    uint64_t* const now = words + (number % 2) * n_pes;
-    const bool last = ::access("/run/last_round", F_OK) == 0;
+/// Rounds in which every PE finds every other one's block, of which it looks at each byte. Blocks
+/// of two rounds take turns: who is in the next one may not yet be followed.
+class Rounds {
+ public:
+  explicit Rounds(peal::Runtime& pe)
+      : pe_(pe),
+        n_pes_(static_cast<size_t>(pe.n_pes())),
+        blocks_(pe.allocate<uint64_t>(2 * n_pes_ * kWords)),
+        mine_(pe.allocate<uint64_t>(kWords)) {}
+
+  /// `last` counts on PE 0.
+  Status exchange(uint64_t number, bool last) {
+    uint64_t* const now = blocks_ + (number % 2) * n_pes_ * kWords;
+    for (size_t i = 0; i < kWords; ++i) mine_[i] = word(number, last, me(), i);
     Status ended{};
-    peal::launch({}, exchange_in_round, pe.context(), now, 2 * number + (last ? 1 : 0), &ended)
-        .wait();
-    if (ended != Status::kOk) return ended;
-    for (size_t other = 0; other < n_pes; ++other) {
-      if (now[other] / 2 != number) throw std::runtime_error("a word of another round");
+    peal::launch({}, exchange_blocks, pe_.context(), now, mine_, kWords, &ended).wait();
+    for (size_t from = 0; ended == Status::kOk && from < n_pes_; ++from) {
+      if (!masked_.contains(static_cast<int>(from))) look_at(now + from * kWords, number, from);
     }
-    if (now[0] % 2 == 1) return ended;
+    is_last_ = ended == Status::kOk && now[0] == word(number, true, 0, 0);
+    return ended;
   }
+  /// PE 0 has said so of the newest one.
+  bool is_last() const { return is_last_; }
+
+  /// Masks all that are lost, one by one as that is noticed, until the others have made a round.
+  void go_on_without_the_lost() {
+    Status ended = Status::kPeerLost;
+    for (size_t left = n_pes_; ended == Status::kPeerLost && left > 0; --left) {
+      await_loss(pe_);
+      try {
+        const std::vector<int> lost = pe_.lost_pes();
+        masked_.insert(lost.begin(), lost.end());  // mask() that throws has masked them
+        pe_.mask(lost);
+      } catch (const peal::Error& error) {
+        if (error.code() != peal::ErrorCode::kPeerLost) throw;
+        continue;  // one more is lost
+      }
+      // All that met have masked the same, but need not have come to the same round.
+      ended = exchange(kMostRounds + masked_.size(), false);
+    }
+    require(ended, Status::kOk, "the round of those that are left");
+  }
+
+ private:
+  static constexpr size_t kWords = 512;
+  static constexpr uint64_t kMostRounds = uint64_t{1} << 32;
+
+  static uint64_t word(uint64_t number, bool last, size_t from, size_t index) {
+    return (2 * number + (last ? 1 : 0)) << 24 | from << 16 | index;
+  }
+  size_t me() const { return static_cast<size_t>(pe_.my_pe()); }
+  static void look_at(const uint64_t* block, uint64_t number, size_t from) {
+    const bool last = block[0] == word(number, true, from, 0);
+    for (size_t i = 0; i < kWords; ++i) {
+      if (block[i] != word(number, last, from, i)) throw std::runtime_error("a wrong word");
+    }
+  }
+
+  peal::Runtime& pe_;
+  size_t n_pes_;
+  uint64_t* blocks_;
+  uint64_t* mine_;
+  std::set<int> masked_;
+  bool is_last_ = false;
+};
+
+/// Says one line at once.
+void say(const std::string& line) {
+  std::puts(line.c_str());
+  std::fflush(stdout);
 }
 
-/// Masks all that are lost, one by one as that is noticed, until the others meet.
-void meet_without_the_lost(peal::Runtime& pe) {
-  Status ended = Status::kPeerLost;
-  for (int left = pe.n_pes(); ended == Status::kPeerLost && left > 0; --left) {
-    await_loss(pe);
-    try {
-      pe.mask(pe.lost_pes());
-    } catch (const peal::Error& error) {
-      if (error.code() != peal::ErrorCode::kPeerLost) throw;
-      continue;  // one more is lost
-    }
-    peal::launch({}, meet, pe.context(), &ended).wait();
+int live_in_rounds(int aborter, uint64_t abort_round) {
+  constexpr uint64_t kSaid = 32;  // rounds: nobody waits for a later one
+  say("starting");
+  peal::Runtime pe = peal::start();
+  Rounds rounds(pe);
+  say("in the rounds");
+  Status ended = Status::kOk;
+  for (uint64_t number = 1; ended == Status::kOk && !rounds.is_last(); ++number) {
+    if (number <= kSaid) say("round " + std::to_string(number));
+    if (pe.my_pe() == aborter && number == abort_round) pe.abort("enough of it");
+    ended = rounds.exchange(number, ::access("/run/last_round", F_OK) == 0);
   }
-  require(ended, Status::kOk, "the barrier of those that are left");
-}
-
-int live_in_rounds(peal::Runtime& pe) {
-  if (go_round(pe) == Status::kOk) {
-    std::puts("all rounds were right");
+  if (ended == Status::kOk) {
+    say("all rounds were right");
+    return 0;
+  }
+  if (ended == Status::kAborted) {
+    say("called off: " + pe.failure().text);
     return 0;
   }
   await_loss(pe);
-  std::printf("lost: %s\n", pe.failure().text.c_str());
-  std::fflush(stdout);
-  meet_without_the_lost(pe);
-  std::puts("went on without them");
+  say("lost: " + pe.failure().text + " (" + to_string(ended) + ")");
+  rounds.go_on_without_the_lost();
+  say("went on without them");
   return 0;
 }
 
 int live(std::string_view how) {
   peal::Runtime pe = peal::start();
-  if (how == "rounds") return live_in_rounds(pe);
   auto* const words = pe.allocate<uint64_t>(static_cast<size_t>(pe.n_pes()));
   auto* const told = pe.allocate<uint64_t>(static_cast<size_t>(pe.n_pes()));
   Status ended{};
@@ -166,5 +222,11 @@ int live(std::string_view how) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return peal::run_main([&] { return live(argc > 1 ? argv[1] : ""); });
+  return peal::run_main([&] {
+    const std::string_view how = argc > 1 ? argv[1] : "";
+    if (how != "rounds") return live(how);
+    const bool aborts = argc == 4;
+    return live_in_rounds(aborts ? std::atoi(argv[2]) : -1,
+                          aborts ? static_cast<uint64_t>(std::atoi(argv[3])) : 0);
+  });
 }
