@@ -14,7 +14,7 @@ import signal
 import statistics
 import time
 
-SHORT = (4, 10, 20, 26, 30, 70, 87)  # seeds of rounds with one event that take a second, a cut four
+SHORT = (4, 10, 20, 24, 26, 30, 87)  # seeds of rounds with one event that take a second, a cut four
 SILENCE_SECONDS = 4
 MEETING_SECONDS = 20
 SETTINGS = {"PEAL_HOST_TIMEOUT": f"{SILENCE_SECONDS}s", "PEAL_BOOTSTRAP_TIMEOUT": f"{MEETING_SECONDS}s"}
