@@ -204,11 +204,18 @@ PEAL_DEVICE Ticket access_far(const BasicContext<R>& ctx, S scope, const PutSign
   if constexpr (std::is_same_v<S, Thread>) word.by_warp = by_warp;
   const PutSignalAt<kRings> op{put, resolve(ctx, word)};
   if (op.flag.status != Status::kOk) return Ticket{nullptr, 0, op.flag.status};
-  // Nothing to send needs no destination.
-  if (put.bytes == 0) return access_at(ctx, scope, op, op.flag);
   Asked data = put.asked();
   data.by_warp = word.by_warp;
-  return access_at(ctx, scope, op, resolve_together(ctx, scope, data));
+  // Nothing to send needs no destination.
+  if constexpr (std::is_same_v<S, Warp> && !PEAL_RELOCATABLE) {
+    // Most of the call's code twice, and a register less than once.
+    if (put.bytes == 0) return access_at(ctx, scope, op, op.flag);
+    return access_at(ctx, scope, op, resolve_together(ctx, scope, data));
+  } else {
+    Destination where = op.flag;
+    if (put.bytes != 0) resolve_together(ctx, scope, data, &where);
+    return access_at(ctx, scope, op, where);
+  }
 }
 
 /// The signal alone. By kRelaxed it need not vouch for what is ahead of it.

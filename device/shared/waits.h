@@ -33,6 +33,7 @@ PEAL_HD uint64_t word_now(const Wait& wait) {
 
 /// A free record for the caller to write, numbered from 1; 0 if there is none.
 PEAL_HD uint32_t take_record(WaitTable& table) {
+  PEAL_NO_UNROLL
   for (uint32_t i = 0; i < kWaitRecords; ++i) {
     uint32_t* const state = &table.record[i].state;
     const uint32_t seen = load_relaxed<Reach::kGpu>(state);

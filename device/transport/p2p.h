@@ -164,17 +164,28 @@ PEAL_DEVICE void copy_edges(Scope scope, std::byte* to, const std::byte* from, u
 }
 
 /// The bytes around the body of a copy in Units, in the largest units that fit. Out of line, as
-/// everything that most copies never need: its registers are not the kernel's.
+/// everything that most copies never need: its registers are not the kernel's. Unit is void in a
+/// copy by one thread: then it is the largest that fits both sides. That is one function where
+/// ptxas compiles each once more for every kernel; of several lanes it would take more registers.
 template <class Unit, Direction kDirection, class Scope>
 PEAL_DEVICE_COLD void copy_around(Scope scope, std::byte* to, const std::byte* from, uint32_t head,
                                   uint32_t bytes) {
-  const auto fit = static_cast<uint32_t>(reinterpret_cast<uint64_t>(to)) | bytes;
-  const uint32_t tail = bytes - (bytes - head) % static_cast<uint32_t>(sizeof(Unit));
-  if (sizeof(Unit) > 8 && fit % 8 == 0) {
+  const auto place = static_cast<uint32_t>(reinterpret_cast<uint64_t>(to));
+  uint32_t unit = 0;
+  if constexpr (std::is_void_v<Unit>) {
+    const auto other = static_cast<uint32_t>(reinterpret_cast<uint64_t>(from));
+    const uint32_t apart = (place ^ other) | uint32_t{sizeof(Line)};
+    unit = apart & (0 - apart);
+  } else {
+    unit = sizeof(Unit);
+  }
+  const uint32_t fit = place | bytes;
+  const uint32_t tail = bytes - ((bytes - head) & (unit - 1));
+  if (unit > 8 && fit % 8 == 0) {
     copy_edges<uint64_t, kDirection>(scope, to, from, head, tail, bytes);
-  } else if (sizeof(Unit) > 4 && fit % 4 == 0) {
+  } else if (unit > 4 && fit % 4 == 0) {
     copy_edges<uint32_t, kDirection>(scope, to, from, head, tail, bytes);
-  } else if (sizeof(Unit) > 2 && fit % 2 == 0) {
+  } else if (unit > 2 && fit % 2 == 0) {
     copy_edges<uint16_t, kDirection>(scope, to, from, head, tail, bytes);
   } else {
     copy_edges<std::byte, kDirection>(scope, to, from, head, tail, bytes);
@@ -191,7 +202,8 @@ PEAL_DEVICE void copy_by(Scope scope, std::byte* to, const std::byte* from, uint
   copy_units<kDirection>(scope, reinterpret_cast<Unit*>(to + head),
                          reinterpret_cast<const Unit*>(from + head), (bytes - head) / kUnit);
   if ((place | bytes) % kUnit != 0) {
-    call_apart<&copy_around<Unit, kDirection, Scope>>(scope, to, from, head, bytes);
+    using AnyUnit = std::conditional_t<std::is_same_v<Scope, Thread>, void, Unit>;
+    call_apart<&copy_around<AnyUnit, kDirection, Scope>>(scope, to, from, head, bytes);
   }
 }
 
