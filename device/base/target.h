@@ -7,6 +7,7 @@
 //   PEAL_DEVICE        a function of kernels only, inlined
 //   PEAL_COLD          as PEAL_HD, off the fast path: a template, never inlined
 //   PEAL_DEVICE_COLD   as PEAL_DEVICE, off the fast path, never inlined
+//   PEAL_APART         as PEAL_HD, a template that many call: in relocatable code never inlined
 //   PEAL_KERNEL        a kernel's entry point
 //   PEAL_KERNEL PEAL_MAX_THREADS(1024) name(...)    one that must run with blocks that large
 // clang-format on
@@ -43,6 +44,13 @@
 #define PEAL_NO_UNROLL
 #endif
 #define PEAL_COLD PEAL_COLD_LINKAGE __host__ __device__ __noinline__
+// There a call takes no registers of the kernel (call.h), and all kernels of a file share what is
+// called; elsewhere ptxas compiles it once for each of them.
+#if PEAL_RELOCATABLE
+#define PEAL_APART PEAL_COLD
+#else
+#define PEAL_APART PEAL_HD
+#endif
 #else
 #define PEAL_CUDA 0
 #define PEAL_RELOCATABLE 0
@@ -59,6 +67,7 @@
 #define PEAL_NO_UNROLL  // g++ unrolls none by itself, and knows the pragma ahead of simple loops
                         // alone
 #define PEAL_COLD [[gnu::noinline, gnu::cold]]
+#define PEAL_APART PEAL_HD
 #endif
 
 // Whether a member of a type lies at an offset, for static_assert. NVRTC has no constant offsetof;

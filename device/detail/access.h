@@ -49,6 +49,12 @@ PEAL_DEVICE typename Op::Answer access_at(const BasicContext<R>& ctx, S scope, c
   return op.by_nic(ctx, scope, where);
 }
 
+/// resolve(), out of line: for operations that wait for an answer in relocatable code, where they
+/// share it.
+PEAL_DEVICE_COLD inline Destination resolve_apart(const ContextState* state, Asked asked) {
+  return resolve(state->fields, asked);
+}
+
 /// An operation of one thread on a range that is not in a near heap. `by_warp` is that of the
 /// caller's context, which `ctx` need not be.
 template <Reach R, class S, class Op>
@@ -57,10 +63,14 @@ PEAL_DEVICE typename Op::Answer access_far(const BasicContext<R>& ctx, S scope, 
   static_assert(std::is_same_v<S, Thread>);
   Asked asked = op.asked();
   asked.by_warp = by_warp;
-  const Near near = find_near(ctx, asked);
-  return find_near_window(
-      ctx, asked, near, [&](std::byte* at) { return op.mapped(ctx, scope, at); },
-      [&] { return access_at(ctx, scope, op, resolve_far(ctx, asked, near)); });
+  if constexpr (PEAL_RELOCATABLE && !std::is_same_v<typename Op::Answer, Ticket>) {
+    return access_at(ctx, scope, op, resolve_apart(ctx.state, asked));
+  } else {
+    const Near near = find_near(ctx, asked);
+    return find_near_window(
+        ctx, asked, near, [&](std::byte* at) { return op.mapped(ctx, scope, at); },
+        [&] { return access_at(ctx, scope, op, resolve_far(ctx, asked, near)); });
+  }
 }
 
 template <Reach R, class S, class Op>

@@ -76,7 +76,7 @@ class Landing {
 
 /// Takes the next cell; waits until its previous user has read it.
 template <Reach R, AnyQueue Q>
-PEAL_HD Landing<Q> take_landing(Q& q, Status* status) {
+PEAL_APART Landing<Q> take_landing(Q& q, Status* status) {
   const Landing<Q> landing(q, take_tickets<R>(q, 1));
   *status = landing.template await_turn<R>();
   return landing;
