@@ -6,6 +6,7 @@
 // clang-format off
 //   put, get          control | remote | data
 //   inline put        control | remote | header and up to 12 bytes | up to 16 bytes
+//   of several lanes  control | remote | header and 12 bytes | 16 bytes | ...
 //   atomic            control | remote | operands | data
 //   8-byte masked     control | remote | operands | masks | data        (compare-swap)
 //   DUMP              control | data
@@ -108,6 +109,9 @@ PEAL_HD constexpr uint32_t inline_segments(uint32_t bytes) {
   return 2 +
          (static_cast<uint32_t>(sizeof(InlineHeader)) + bytes + kSegmentBytes - 1) / kSegmentBytes;
 }
+/// Of the longest entry that kernels compose: 32 lanes store 12 bytes each.
+inline constexpr uint32_t kLongestWqeBytes = inline_segments(32 * 12) * kSegmentBytes;
+static_assert(kLongestWqeBytes == 432);
 
 /// RDMA WRITE of one value of 1..8 bytes.
 template <uint32_t kBytes>

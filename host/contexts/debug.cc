@@ -28,10 +28,10 @@ const DebugField kQueueFields[] = {
     {}};
 
 // What counts in `reserved` and `posted`, and how far behind a queue is that has no connection.
-const DebugField kNumbers[] = {{"reserved_count", kReservedCount, 0},
-                               {"posted_count", kPostedCount, 0},
-                               {"unconnected", kUnconnected, 0},
-                               {}};
+const DebugField kNumbers[] = {
+    {"reserved_count", kReservedCount, 0},      {"posted_count", kPostedCount, 0},
+    {"posted_last_shift", kPostedLastShift, 0}, {"most_blocks", kMostBlocks, 0},
+    {"unconnected", kUnconnected, 0},           {}};
 
 /// By number; the entry behind the last one is the end.
 struct StatusNames {

@@ -120,7 +120,8 @@ Queues::Progress Queues::progress(uint32_t index) const {
           .reserved = moving[0] & kReservedCount,
           .published = published,
           .rung = moving[2],
-          .completed = is_unconnected(published, moving[3]) ? published : moving[3],
+          // It says where the last completed request begins, which may have several blocks.
+          .completed = is_under_way(moving[1], moving[3]) ? moving[3] : published,
           .status = static_cast<Status>(memory_.load_word(&queue->error.status))};
 }
 

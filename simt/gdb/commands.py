@@ -194,7 +194,10 @@ Counts of 64-byte blocks that kernels reserved, published and rang, and that the
         qpn = int.from_bytes(queue.bytes("qpn_shifted"), "big") >> 8
         published = queue["posted"] & numbers["posted_count"][0]
         unlinked = is_unlinked(published, queue["completed"], numbers["unconnected"][0])
-        completed = published if unlinked else queue["completed"]
+        # Counted by the first block of the last completed request, which may have several.
+        last_blocks = (queue["posted"] >> numbers["posted_last_shift"][0] & numbers["most_blocks"][0] - 1) + 1
+        done = unlinked or (queue["completed"] - (published - last_blocks) - 1) % 2**64 < 2**63
+        completed = published if done else queue["completed"]
         status = listed.name("Status", queue["status"])
         if queue["status"] == 0 and unlinked:
             status = "not linked"

@@ -132,8 +132,18 @@ PEAL_HD T execute_atomic(std::byte* at, mlx5::Opcode opcode, const AtomicOperand
   }
 }
 
-/// Stores the payload upwards, its last word last.
+/// Stores the payload upwards, its last word last. Where it is words, no end of a chunk is within
+/// one: the ring's end is within the inline data of a request of several blocks.
 PEAL_HD void store_payload(std::byte* to, const Payload& payload) {
+  if (payload.count > 1 && is_words(to, payload.bytes)) {
+    alignas(8) std::byte joined[kMostWordBytes];
+    std::byte* at = joined;
+    for (uint32_t i = 0; i < payload.count; ++i) {
+      copy(at, payload.chunk[i].memory, payload.chunk[i].bytes);
+      at += payload.chunk[i].bytes;
+    }
+    return place_words(to, joined, payload.bytes);
+  }
   for (uint32_t i = 0; i < payload.count; ++i) {
     const Payload::Chunk& chunk = payload.chunk[i];
     if (i + 1 < payload.count) {

@@ -130,12 +130,36 @@ PEAL_HD void copy(std::byte* to, const std::byte* from, size_t bytes) {
   }
 }
 
+/// The most bytes that are words of which each may be waited for: what a warp's lanes have stored
+/// side by side comes as one WRITE (device/nic/combine.h).
+inline constexpr size_t kMostWordBytes = 512;
+
+/// True where [to, to + bytes) consists of aligned words, 4 bytes or more, and may be waited for.
+PEAL_HD bool is_words(const std::byte* to, size_t bytes) {
+  return bytes <= kMostWordBytes && bytes % 4 == 0 && aligned(to, 4) && !in_gpu(to);
+}
+
+/// Stores them upwards, each in one piece, after all earlier stores: of 8 bytes where aligned.
+PEAL_HD void place_words(std::byte* to, const std::byte* from, size_t bytes) {
+  const size_t word = aligned(to, 8) ? 8 : 4;
+  size_t done = 0;
+  for (; done + word <= bytes; done += word) {
+    if (word == 8) {
+      move_word<uint64_t>(to + done, from + done);
+    } else {
+      move_word<uint32_t>(to + done, from + done);
+    }
+  }
+  if (done < bytes) move_word<uint32_t>(to + done, from + done);
+}
+
 /// Copies upwards so that the last aligned word of the destination appears last (release). A copy
 /// of exactly one aligned word of 1, 2, 4 or 8 bytes is one atomic store. What arrives where
 /// the two overlap is not defined.
 PEAL_HD void place(std::byte* to, const std::byte* from, size_t bytes) {
   constexpr size_t kPiece = 4096;  // a library copy may run in any order inside one piece
   if (bytes == 0) return;
+  if (is_words(to, bytes) && !in_gpu(from)) return place_words(to, from, bytes);
   const std::byte* end = to + bytes;
   size_t last = 8;
   while (last > bytes || !aligned(end, last)) last /= 2;

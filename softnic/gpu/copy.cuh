@@ -100,12 +100,21 @@ __device__ inline void copy_shifted(std::byte* to, const std::byte* from, uint64
   }
 }
 
+/// At most 16 bytes, by a whole warp; 4-byte words in one piece where both sides and the length
+/// consist of them.
+__device__ inline void copy_end(std::byte* to, const std::byte* from, uint64_t bytes,
+                                uint32_t lane) {
+  const uint64_t all = reinterpret_cast<uint64_t>(to) | reinterpret_cast<uint64_t>(from) | bytes;
+  if (all % 4 == 0) return copy_units<uint32_t>(to, from, bytes / 4, lane, kLanes);
+  copy_units<uint8_t>(to, from, bytes, lane, kLanes);
+}
+
 /// By a whole warp.
 __device__ inline void copy_together(std::byte* to, const std::byte* from, uint64_t bytes,
                                      uint32_t lane) {
   const uint64_t misaligned = -reinterpret_cast<uint64_t>(to) & 15;
   const uint64_t head = misaligned < bytes ? misaligned : bytes;
-  copy_units<uint8_t>(to, from, head, lane, kLanes);
+  copy_end(to, from, head, lane);
   const uint64_t lines = (bytes - head) / 16;
   if (aligned(from + head, 16)) {
     copy_lines(to + head, from + head, lines, lane);
@@ -113,7 +122,7 @@ __device__ inline void copy_together(std::byte* to, const std::byte* from, uint6
     copy_shifted(to + head, from + head, lines, lane);
   }
   const uint64_t done = head + 16 * lines;
-  copy_units<uint8_t>(to + done, from + done, bytes - done, lane, kLanes);
+  copy_end(to + done, from + done, bytes - done, lane);
 }
 
 /// By one lane: at most kSmallBytes.

@@ -68,16 +68,55 @@ void put_and_tell(simt::Simulation& sim) {
   run_clean(sim, job);
 }
 
+/// The same by two lanes of a warp, each to one of the peer's: where they meet, both words of p are
+/// one request, of which the first is no less a flag than the last.
+void put_and_tell_by_two(simt::Simulation& sim) {
+  JobOptions options = any_options(sim.random());
+  options.direct = false;
+  // Else a WRITE vouches for nothing while anything of its queue is under way, the other lane's
+  // too.
+  options.placed_in_order = true;
+  Job job(sim, options);
+  job.launch(0, {1, 2}, [&job] {
+    const Context ctx = job.context<Reach::kGpu>(0);
+    const uint32_t lane = thread_in_block();
+    auto* const source = job.at<uint64_t>(0, kSource) + lane * kWords;
+    for (uint32_t round = 1; round <= kRounds; ++round) {
+      write_words(source, kWords, 0, lane, round);
+      auto* const target = job.at<uint64_t>(0, kTarget) + lane * kWords;
+      must(put_nbi(ctx, target, source, kWords, 1).status, "put_nbi");
+      must(fence(ctx), "fence");
+      must(p(ctx, job.at<uint64_t>(0, kFlags) + lane, uint64_t{round}, 1), "the word");
+      auto* const answer = job.at<uint64_t>(0, kAnswers) + lane;
+      must(wait_until(ctx, answer, Compare::kGe, uint64_t{round}), "answer");
+    }
+  });
+  job.launch(1, {1, 2}, [&job] {
+    const Context ctx = job.context<Reach::kGpu>(1);
+    const uint32_t lane = thread_in_block();
+    for (uint32_t round = 1; round <= kRounds; ++round) {
+      auto* const flag = job.at<uint64_t>(1, kFlags) + lane;
+      must(wait_until(ctx, flag, Compare::kGe, uint64_t{round}), "the word");
+      check_words(job.at<uint64_t>(1, kTarget) + lane * kWords, kWords, 0, lane, round);
+      auto* const answer = job.at<uint64_t>(1, kAnswers) + lane;
+      must(signal(ctx, Signal::set(answer, round, 0)), "signal");
+    }
+  });
+  run_clean(sim, job);
+}
+
 /// Seeds that fail, and the first one's words.
-template <Route kRoute, Tell kHow, bool kFenced>
-uint64_t failures(std::string* first) {
-  const Workload workload{"put_and_tell", put_and_tell<kRoute, kHow, kFenced>};
+uint64_t failures(const Workload& workload, std::string* first) {
   uint64_t failed = 0;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     const Result result = run_once(workload, seed);
     if (!result.failure.empty() && failed++ == 0) *first = result.failure;
   }
   return failed;
+}
+template <Route kRoute, Tell kHow, bool kFenced>
+uint64_t failures(std::string* first) {
+  return failures({"put_and_tell", put_and_tell<kRoute, kHow, kFenced>}, first);
 }
 
 template <Route kRoute, Tell kHow>
@@ -97,6 +136,11 @@ void expect_vouches() {
 TEST(Promises, AValueOfPVouchesForNothing) {
   expect_needs_a_fence<Route::kMapped, Tell::kP>();
   expect_needs_a_fence<Route::kNic, Tell::kP>();
+}
+
+TEST(Promises, EachWordOfACombinedStoreIsAFlagBehindAFence) {
+  std::string first;
+  EXPECT_EQ(failures({"put_and_tell_by_two", put_and_tell_by_two}, &first), 0u) << first;
 }
 
 TEST(Promises, AnAtomicVouchesForNothing) {

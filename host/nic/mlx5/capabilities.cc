@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <memory>
 
+#include "device/mlx5/wqe.h"
 #include "host/base/error.h"
 #include "host/nic/mlx5/calls.h"
 #include "host/nic/mlx5/prm.h"
@@ -140,7 +141,6 @@ uint8_t counter_set_of(const VerbsLibrary& library, ibv_context* context, uint8_
 void require(const Capabilities& capabilities, const std::string& device) {
   constexpr uint32_t kAllFourOperations = 0xf;
   constexpr uint32_t kFourAndEightBytes = 1u << 2 | 1u << 3;
-  constexpr uint32_t kWqeBytes = 128;  // the longest entry peal composes: two blocks
   std::string lacks;
   const auto need = [&lacks](bool there, const char* what) {
     if (!there) lacks += (lacks.empty() ? "" : ", ") + std::string(what);
@@ -157,7 +157,8 @@ void require(const Capabilities& capabilities, const std::string& device) {
     need(capabilities.atomic_host_endian,
          "atomic results in host byte order (atomic_req_8B_endianness_mode)");
   }
-  need(capabilities.max_wqe_bytes >= kWqeBytes, "work queue entries of 128 bytes (max_wqe_sz_sq)");
+  need(capabilities.max_wqe_bytes >= mlx5::kLongestWqeBytes,
+       "work queue entries of 432 bytes (max_wqe_sz_sq)");
   if (!lacks.empty()) {
     fail(ErrorCode::kUnsupported,
          "{} cannot be driven from a kernel, it lacks: {}; choose another NIC by PEAL_HCA, or the "

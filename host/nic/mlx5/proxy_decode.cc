@@ -10,7 +10,7 @@ using mlx5::Opcode;
 using mlx5::Syndrome;
 
 constexpr uint32_t kLinesPerBlock = mlx5::kWqebbBytes / mlx5::kSegmentBytes;
-constexpr uint32_t kMostLines = 2 * kLinesPerBlock;  // of what kernels compose
+constexpr uint32_t kMostLines = 2 * kLinesPerBlock;  // of what kernels compose in such a queue
 constexpr uint32_t kFenceMask = 0xe0;
 
 /// The lines of one entry.

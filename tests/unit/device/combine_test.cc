@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "device/batch.h"
 #include "device/rma.h"
 #include "device/sync.h"
 #include "gtest/gtest.h"
@@ -138,6 +139,64 @@ TEST(Combine, NotPutsOfDifferentLengths) {
     DeviceRig rig;
     EXPECT_EQ(seen_of_puts(rig, 8, odd).size(), 32u) << odd;
   }
+}
+
+/// Lane `missing` stores nothing, and the others' places are as if it were not there.
+PEAL_KERNEL put_but_one(Context ctx, uint64_t* to, uint32_t missing) {
+  const uint32_t me = thread_in_block();
+  if (me != missing) (void)p(ctx, to + me - (me > missing ? 1 : 0), uint64_t{me} + 1, 1);
+}
+
+TEST(Combine, NotOverAMissingLane) {
+  for (const uint32_t missing : {0u, 7u, 31u}) {
+    DeviceRig rig;
+    launch(kWarp, put_but_one, rig.context(), rig.local<uint64_t>(kTarget), missing).wait();
+    rig.step_all();
+    EXPECT_EQ(rig.nic(1).seen().size(), missing == 7 ? 31u : 1u) << missing;
+    for (uint64_t i = 0; i < 31; ++i) {
+      EXPECT_EQ(rig.remote<uint64_t>(1, kTarget)[i], i + (i < missing ? 1 : 2));
+    }
+  }
+}
+
+PEAL_KERNEL put_to_two(Context ctx, uint64_t* to) {
+  const uint32_t me = thread_in_block();
+  (void)p(ctx, to + me / 2, uint64_t{me} + 1, 1 + static_cast<int>(me % 2));
+}
+
+// Lanes of each PE have gaps between them.
+TEST(Combine, TwoPesOfAWarp) {
+  DeviceRig rig({.n_pes = 3});
+  launch(kWarp, put_to_two, rig.context(), rig.local<uint64_t>(kTarget)).wait();
+  rig.step_all();
+  for (const int pe : {1, 2}) {
+    EXPECT_EQ(rig.nic(pe).seen().size(), 16u);
+    for (uint64_t i = 0; i < 16; ++i) {
+      EXPECT_EQ(rig.remote<uint64_t>(pe, kTarget)[i], 2 * i + static_cast<uint64_t>(pe));
+    }
+  }
+}
+
+PEAL_KERNEL put_in_a_batch(Context ctx, uint64_t* to, const uint64_t* from) {
+  const uint32_t me = thread_in_block();
+  Batch batch(ctx);
+  for (uint32_t i = 0; i < 60; ++i) (void)batch.put_nbi(to + me, from + me, 1, 1);
+}
+
+// More than the queue holds, of requests that are rung later.
+TEST(Combine, InABatch) {
+  DeviceRig rig({.depth = 128});
+  for (uint64_t i = 0; i < 32; ++i) rig.local<uint64_t>(testing::kSource)[i] = i + 1;
+  {
+    const NicThread nics(rig);
+    launch(kWarp, put_in_a_batch, rig.context(), rig.local<uint64_t>(kTarget),
+           rig.local<uint64_t>(testing::kSource))
+        .wait();
+    EXPECT_EQ(quiet(rig.context()), Status::kOk);
+  }
+  EXPECT_EQ(rig.nic(1).seen().size(), 60u);
+  EXPECT_EQ(rig.complaints(), "");
+  for (uint64_t i = 0; i < 32; ++i) EXPECT_EQ(rig.remote<uint64_t>(1, kTarget)[i], i + 1);
 }
 
 PEAL_KERNEL put_again_and_again(Context ctx, uint64_t* to, uint32_t rounds, uint32_t* wrong) {

@@ -105,7 +105,7 @@ TEST_F(NicDevice, SaysWhichCapabilityIsMissing) {
   expect_in(refused_without(general, 17, 1), {"cq_oi"});
   expect_in(refused_without(general, 17, 1u << 31), {"(rc)"});
   expect_in(refused_without(general, 16, 0), {"(atomic)"});
-  expect_in(refused_without(general, 20, 64), {"max_wqe_sz_sq"});
+  expect_in(refused_without(general, 20, 256), {"max_wqe_sz_sq"});
   expect_in(refused_without(atomic, 2, 0), {"atomic_req_8B_endianness_mode"});
   expect_in(refused_without(atomic, 4, 0x3), {"atomic_operations"});
   expect_in(refused_without(atomic, 5, 0x8), {"atomic_size_qp"});
