@@ -384,10 +384,11 @@ void put_long_inline_at(Rig& rig, uint64_t offset) {
 void puts_inline_bytes_of_several_blocks(const std::string& folder) {
   for (const nic::KeyOrdering ordering : {nic::KeyOrdering::kRelaxed, nic::KeyOrdering::kStrict}) {
     Rig rig(folder, ordering);
-    for (const uint64_t offset : {0, 5, 16}) {
+    for (const uint64_t offset : {0, 4, 5, 8, 16}) {
       put_long_inline_at<29>(rig, offset);
       put_long_inline_at<44>(rig, offset);
       put_long_inline_at<200>(rig, offset);
+      put_long_inline_at<256>(rig, offset);
     }
   }
 }
