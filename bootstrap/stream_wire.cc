@@ -24,6 +24,7 @@ struct Peer {
   std::vector<std::byte> out;
   std::size_t sent = 0;  // bytes of out that are gone
   bool ended = false;    // nothing more to read
+  bool told = false;     // that it is lost
   bool writable = true;  // no write has failed
 };
 
@@ -102,7 +103,7 @@ class StreamWire final : public Wire {
   std::optional<Event> ready() {
     for (std::size_t r = 0; r < peers_.size(); ++r) {
       Peer& peer = peers_[r];
-      if (!peer.socket) continue;
+      if (!peer.socket || peer.told) continue;
       std::uint64_t length = 0;
       if (peer.in.size() >= sizeof length) {
         std::memcpy(&length, peer.in.data(), sizeof length);
@@ -116,7 +117,13 @@ class StreamWire final : public Wire {
         }
       }
       if (peer.ended) {
-        peer = Peer{};
+        // Not closed: others poll it by its number, which the next descriptor to be opened would
+        // have.
+        ::shutdown(peer.socket.get(), SHUT_RDWR);
+        peer.in.clear();
+        drop_output(peer);
+        peer.writable = false;
+        peer.told = true;
         return Event{.peer = static_cast<int>(r), .lost = true, .message = {}};
       }
     }

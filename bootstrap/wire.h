@@ -39,7 +39,7 @@ class Wire {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  /// As Bootstrap::connections(); of a peer that lives.
+  /// As Bootstrap::connections().
   virtual int connection([[maybe_unused]] int peer) const { return -1; }
 
   /// Starts sending a copy of `message`; does not wait. To a peer that is lost: no effect.

@@ -56,8 +56,9 @@ class Bootstrap {
   virtual void quit([[maybe_unused]] const std::string& how) noexcept {}
 
   /// By rank, a socket that hangs up when that rank's process ends, if not before; -1 where there
-  /// is none. To be polled for that alone; it may be closed. Not collective. By default there are
-  /// none.
+  /// is none. To be polled for that alone. It stays open as long as this object is there: the
+  /// number of one that is closed may become another descriptor's. Not collective. By default there
+  /// are none.
   virtual std::vector<int> connections() const { return {}; }
 
   /// Ends the job on all ranks as far as the launcher can; prints `reason`. Does not return.

@@ -13,6 +13,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "base/poll.h"
 #include "bootstrap/bootstraps.h"
 #include "bootstrap/star.h"
 #include "tests/support/error_of.h"
@@ -113,6 +114,25 @@ TEST_P(Threads, HaveAConnectionBetweenRank0AndEveryOther) {
       EXPECT_EQ(sockets[static_cast<std::size_t>(rank)] >= 0, connected) << rank;
     }
     group.barrier();
+  });
+}
+
+// Hazard: rank 0 was in a collective call, read the end of a connection and closed it before
+// somebody else polled that: the loss was told to nobody, and the number became another
+// descriptor's.
+TEST(Star, LeavesAConnectionWhoseEndItHasReadForOthersToPoll) {
+  run_threads(3, [](Bootstrap& group) {
+    if (group.rank() == 1) return;
+    if (group.rank() == 2) {
+      EXPECT_EQ(error_of([&] { group.barrier(); }).code(), ErrorCode::kPeerLost);
+      return;
+    }
+    std::vector<int> before = group.connections();
+    before[2] = -1;
+    const Error lost = error_of([&] { group.barrier(); });
+    expect_error(lost, ErrorCode::kPeerLost, {"rank 1 of 3 died or disconnected"});
+    EXPECT_EQ(group.connections()[1], before[1]);
+    EXPECT_EQ(hung_up(before), std::vector<int>{1});
   });
 }
 
