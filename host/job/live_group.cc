@@ -134,8 +134,12 @@ void LiveGroup::leave(const Departure& how, const std::function<void()>& still_w
       return true;
     });
   } catch (const Error& error) {
-    if (stopped.empty()) throw;
-    throw Error(error.code(), fmt::format("{}: {}", error.what(), stopped));
+    const std::string why =
+        stopped.empty() ? error.what() : fmt::format("{}: {}", error.what(), stopped);
+    // This process may end now, behind a word that it leaves in order: who works on would take it
+    // for the first that has died.
+    say_last({.own = {Departure::How::kException, 0, why}});
+    throw Error(error.code(), why);
   }
 }
 

@@ -61,7 +61,8 @@ class LiveGroup : public Bootstrap {
   [[noreturn]] void abort(const std::string& reason) override;
 
   /// Tells the others that this PE leaves and how. In order: returns when all of them have come to
-  /// their end, however long that takes, while their processes run; throws kPeerLost, kTimeout.
+  /// their end, however long that takes, while their processes run; throws kPeerLost, kTimeout,
+  /// and tells the others why.
   /// `still_waiting` is called each time that the deadline has passed. Not in order: waits for
   /// nobody, but 100 ms for room in the others' sockets.
   void leave(const Departure& how, const std::function<void()>& still_waiting);

@@ -256,6 +256,29 @@ TEST(LiveGroup, TellsOthersOfItsDeathThoughOneIsDeaf) {
   });
 }
 
+/// Hazard: PE 0 and 1 had come to their end when PE 1 was killed. PE 0 gave up, and PE 2, which
+/// worked on, said that PE 0 had ended the job.
+TEST(LiveGroup, SaysWhyItGivesUpTheEndOfTheJob) {
+  bootstrap::run_threads(3, [](Bootstrap& group) {
+    Member member(group, seconds(20));
+    if (member->rank() == 1) return;
+    if (member->rank() == 0) {
+      EXPECT_NE(refusal([&] { member->leave({}, [] {}); }).find("rank 1 of 3 died"),
+                std::string::npos);
+      return;
+    }
+    std::string why;
+    wait_until(
+        [&] {
+          const auto how = member->departure(0);
+          why = how ? describe(*how) : "";
+          return how && !how->in_order();
+        },
+        std::chrono::steady_clock::now() + seconds(20));
+    EXPECT_EQ(why, "left by an exception: end of the job: rank 1 of 3 died or disconnected");
+  });
+}
+
 Message leaving(int from, const DepartureView& how, int lost_pe = -1,
                 const DepartureView& loss = {}) {
   const LeavingMessage message({how, lost_pe, loss});
