@@ -48,7 +48,11 @@ std::vector<int> HostWatch::to_ask(const std::vector<int>& live, Time now, const
     hosts.push_back(host_of(pe));
     if (!heard(pe).ever) pes.push_back(pe);
   }
-  for (const auto& [pe, since] : hung_up_) {
+  for (auto& [pe, hang_up] : hung_up_) {
+    if (now >= hang_up.counts() && hang_up.questions < kQuestions) {
+      ++hang_up.questions;
+      hang_up.asked_at = now;
+    }
     if (std::ranges::find(pes, pe) == pes.end()) pes.push_back(pe);
   }
   return pes;
@@ -60,11 +64,11 @@ std::vector<HostWatch::Loss> HostWatch::ended(const std::vector<int>& live, Time
                                               const HeardOf& heard) {
   std::vector<Loss> found;
   std::erase_if(hung_up_, [&](const auto& entry) {
-    const auto [pe, since] = entry;
+    const auto& [pe, hang_up] = entry;
     if (std::ranges::find(live, pe) == live.end()) return true;
-    if (now - since < kUntilSure) return false;
+    if (hang_up.questions < kQuestions || now - hang_up.asked_at < kAskAgain) return false;
     const UdpChannel::Heard known = heard(pe);
-    if (known.ever && known.at < since + kAskAgain) found.emplace_back(pe, false);
+    if (known.ever && known.at < hang_up.counts()) found.emplace_back(pe, false);
     return true;
   });
   return found;

@@ -30,8 +30,8 @@ class HostWatch {
   using Time = UdpChannel::Time;
   static constexpr Time kAskAgain = std::chrono::milliseconds(250);
   static constexpr Time kLeastLimit = 8 * kAskAgain;
-  /// Two questions that one whose connection has hung up could have answered, and some more.
-  static constexpr Time kUntilSure = 5 * kAskAgain / 2;
+  /// To one whose connection has hung up, before it is taken for lost.
+  static constexpr int kQuestions = 2;
 
   using HeardOf = std::function<UdpChannel::Heard(int pe)>;
 
@@ -43,7 +43,7 @@ class HostWatch {
   /// when its turn comes.
   std::vector<int> to_ask(const std::vector<int>& live, Time now, const HeardOf& heard);
   /// A connection to `pe` of another host has hung up: its process has ended unless it answers.
-  void hung_up(int pe, Time now) { hung_up_.emplace(pe, now); }
+  void hung_up(int pe, Time now) { hung_up_.emplace(pe, HungUp{now}); }
   /// A PE that is lost, and whether its host is silent: else its process has ended.
   using Loss = std::pair<int, bool>;
   /// The lost among the PEs that this one asks, and among those that hung up. Silence counts from
@@ -53,6 +53,15 @@ class HostWatch {
   bool speaks(const std::vector<int>& live) const;
 
  private:
+  struct HungUp {
+    /// What comes from then on was sent behind the end of the connection.
+    Time counts() const { return since + kAskAgain; }
+
+    Time since;
+    int questions = 0;  // of which the answer counts, up to kQuestions
+    Time asked_at{0};   // the last of these
+  };
+
   /// The live PEs of the host that this one asks; notes when that became another one.
   std::vector<int> asked(const std::vector<int>& live, Time now);
   /// Those that hung up, and have not answered since.
@@ -65,7 +74,7 @@ class HostWatch {
   Time asked_at_{-kAskAgain};
   int asked_host_ = -1;
   Time asked_since_{0};
-  std::map<int, Time> hung_up_;  // when
+  std::map<int, HungUp> hung_up_;
 };
 
 }  // namespace peal

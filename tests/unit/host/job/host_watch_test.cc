@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -121,45 +122,86 @@ TEST(HostWatch, WaitsForSeveralQuestionsBeforeItCallsAHostSilent) {
   EXPECT_EQ(watch.losses({0, 1}, Time(2) + HostWatch::kLeastLimit, long_ago), (Losses{{1, true}}));
 }
 
+constexpr Time kEnd = std::chrono::seconds(1);  // of a connection
+constexpr Time kCounts = kEnd + HostWatch::kAskAgain;
+constexpr Time kSure = kCounts + 2 * HostWatch::kAskAgain;
+
+/// The two questions that one whose connection has hung up has to be asked.
+void ask_twice(HostWatch& watch, const HostWatch::HeardOf& heard) {
+  for (const Time now : {kCounts, kCounts + HostWatch::kAskAgain}) {
+    watch.to_ask({0, 1, 2}, now, heard);
+  }
+}
+
 // Hazard: of a PE alone on its host only the network told, of which Linux lets one answer a second
 // through; what NICs send again took those.
 TEST(HostWatch, LosesWhoHangsUpAndAnswersNoMore) {
   HostWatch watch(on("abc"), 0, kLimit);
   Heard last{true, false, Time(0)};
   const auto heard = [&](int pe) { return pe == 2 ? last : Heard{true, false, Time(1)}; };
-  constexpr Time kEnd = std::chrono::seconds(1);
   watch.hung_up(2, kEnd);
   EXPECT_EQ(watch.to_ask({0, 1, 2}, kEnd, heard), (Pes{1, 2})) << "PE 2 is not its to ask";
-  EXPECT_EQ(watch.losses({0, 1, 2}, kEnd + HostWatch::kUntilSure - Time(1), heard), Losses{});
-  last.at = kEnd + HostWatch::kAskAgain - Time(1);  // sent before
-  EXPECT_EQ(watch.losses({0, 1, 2}, kEnd + HostWatch::kUntilSure, heard), (Losses{{2, false}}));
-  EXPECT_EQ(watch.to_ask({0, 1}, 2 * kEnd, heard), (Pes{1}));
+  ask_twice(watch, heard);
+  EXPECT_EQ(watch.losses({0, 1, 2}, kSure - Time(1), heard), Losses{});
+  last.at = kCounts - Time(1);  // sent before
+  EXPECT_EQ(watch.losses({0, 1, 2}, kSure, heard), (Losses{{2, false}}));
+  EXPECT_EQ(watch.to_ask({0, 1}, 2 * kSure, heard), (Pes{1}));
+}
+
+// Hazard: who hung up was taken for lost by the clock: after one question, or none.
+TEST(HostWatch, AsksTwiceBeforeItLosesWhoHangsUp) {
+  constexpr Time kLook = HostWatch::kAskAgain * 2 / 5;
+  const auto heard = [](int) { return Heard{true, false, Time(0)}; };
+  for (int phase = 0; phase < 3; ++phase) {
+    HostWatch watch(on("abc"), 0, kLimit);
+    std::vector<Time> questions;
+    Losses lost;
+    Time now = Time(0);
+    for (int look = 0; look < 100 && lost.empty(); ++look, now += kLook) {
+      if (look == phase) watch.hung_up(2, now);
+      const Pes asked = watch.to_ask({0, 1, 2}, now, heard);
+      const bool counts = now >= phase * kLook + HostWatch::kAskAgain;
+      if (counts && std::ranges::count(asked, 2) == 1) questions.push_back(now);
+      lost = watch.losses({0, 1, 2}, now, heard);
+    }
+    EXPECT_EQ(lost, (Losses{{2, false}})) << phase;
+    ASSERT_GE(questions.size(), 2u) << phase;
+    EXPECT_LE(questions[1], now - kLook - HostWatch::kAskAgain) << "there is time to answer both";
+  }
+}
+
+TEST(HostWatch, LosesNobodyThatHangsUpAndIsNotAsked) {
+  HostWatch watch(on("abc"), 0, kLimit);
+  const auto heard = [](int pe) { return Heard{true, false, pe == 2 ? Time(0) : 10 * kSure}; };
+  watch.hung_up(2, kEnd);
+  EXPECT_EQ(watch.losses({0, 1, 2}, 10 * kSure, heard), Losses{}) << "this PE stood still";
 }
 
 TEST(HostWatch, KeepsWhoHangsUpAndAnswers) {
   HostWatch watch(on("abc"), 0, kLimit);
-  constexpr Time kEnd = std::chrono::seconds(1);
-  const auto heard = [&](int) { return Heard{true, false, kEnd + HostWatch::kAskAgain}; };
+  const auto heard = [&](int) { return Heard{true, false, kCounts}; };
   watch.hung_up(2, kEnd);
-  EXPECT_EQ(watch.losses({0, 1, 2}, kEnd + HostWatch::kUntilSure, heard), Losses{});
-  EXPECT_EQ(watch.to_ask({0, 1, 2}, 2 * kEnd, heard), (Pes{1})) << "it was told once";
+  ask_twice(watch, heard);
+  EXPECT_EQ(watch.losses({0, 1, 2}, kSure, heard), Losses{});
+  EXPECT_EQ(watch.to_ask({0, 1, 2}, 2 * kSure, heard), (Pes{1})) << "it was told once";
 }
 
 TEST(HostWatch, LosesNobodyThatHangsUpUnheard) {
   HostWatch watch(on("abc"), 0, kLimit);
   const auto never = [](int) { return Heard(); };
-  watch.hung_up(2, Time(0));
-  EXPECT_EQ(watch.losses({0, 1, 2}, HostWatch::kUntilSure, never), Losses{});
+  watch.hung_up(2, kEnd);
+  ask_twice(watch, never);
+  EXPECT_EQ(watch.losses({0, 1, 2}, kSure, never), Losses{});
 }
 
 // Who does not speak for its host may be the only one that has a connection.
 TEST(HostWatch, HasAnyPeAskWhoHangsUp) {
   HostWatch watch(on("aab"), 1, kLimit);
   const auto long_ago = [](int) { return Heard{true, false, Time(0)}; };
-  constexpr Time kEnd = std::chrono::seconds(1);
   watch.hung_up(2, kEnd);
   EXPECT_EQ(watch.to_ask({0, 1, 2}, kEnd, long_ago), (Pes{2}));
-  EXPECT_EQ(watch.losses({0, 1, 2}, kEnd + HostWatch::kUntilSure, long_ago), (Losses{{2, false}}));
+  ask_twice(watch, long_ago);
+  EXPECT_EQ(watch.losses({0, 1, 2}, kSure, long_ago), (Losses{{2, false}}));
 }
 
 TEST(HostWatch, LosesNobodyForSilenceWithoutALimit) {
