@@ -50,14 +50,19 @@ int poll_until(int fd, short event, std::chrono::time_point<Clock, Duration> unt
 /// Which of the sockets `fds`, where negative ones are none, have ended at their other end. Each is
 /// told once: its place in `fds` becomes -1, as does that of one that was closed here.
 inline std::vector<int> hung_up(std::span<int> fds) {
-  std::vector<pollfd> polled;
-  for (const int fd : fds) polled.push_back({.fd = fd, .events = POLLRDHUP, .revents = 0});
+  std::vector<pollfd> polled;  // without those that are none: poll() counts them towards its limit
+  std::vector<size_t> places;
+  for (size_t place = 0; place < fds.size(); ++place) {
+    if (fds[place] < 0) continue;
+    polled.push_back({.fd = fds[place], .events = POLLRDHUP, .revents = 0});
+    places.push_back(place);
+  }
   if (::poll(polled.data(), polled.size(), 0) <= 0) return {};
   std::vector<int> ended;
   for (size_t i = 0; i < polled.size(); ++i) {
     if (polled[i].revents == 0) continue;
-    fds[i] = -1;
-    if ((polled[i].revents & POLLNVAL) == 0) ended.push_back(static_cast<int>(i));
+    fds[places[i]] = -1;
+    if ((polled[i].revents & POLLNVAL) == 0) ended.push_back(static_cast<int>(places[i]));
   }
   return ended;
 }

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -61,6 +62,24 @@ TEST(HungUp, TellsOnceWhoseOtherEndIsGone) {
   EXPECT_EQ(hung_up(sockets), std::vector<int>{1});
   EXPECT_EQ(sockets, (std::vector<int>{-1, -1, -1}));
   EXPECT_EQ(hung_up(sockets), std::vector<int>{});
+}
+
+// Hazard: in a job of more PEs than a process may have descriptors (RLIMIT_NOFILE) poll() refused
+// the list, and no end was ever told.
+TEST(HungUp, TellsOfOneAmongMorePlacesThanDescriptors) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  const Fd here(ends[0]);
+  ::close(ends[1]);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{.rlim_cur = 16, .rlim_max = before.rlim_max};
+  std::vector<int> sockets(100, -1);
+  sockets[50] = here.get();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  const std::vector<int> ended = hung_up(sockets);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(ended, std::vector<int>{50});
 }
 
 }  // namespace
