@@ -72,7 +72,8 @@ std::vector<int> UdpChannel::unheard(Time longer_ago) {
   const std::lock_guard lock(mutex_);
   std::vector<int> found;
   for (auto& [pe, known] : peers_) {
-    if (known.heard.ever || !known.spoken_to || now() - *known.spoken_to <= longer_ago) continue;
+    if (known.heard.ever || known.lost || !known.spoken_to) continue;
+    if (now() - *known.spoken_to <= longer_ago) continue;
     known.spoken_to.reset();
     found.push_back(pe);
   }

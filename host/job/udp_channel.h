@@ -76,8 +76,8 @@ class UdpChannel {
   /// Asks `pe` for an answer.
   void ask(int pe);
   Heard heard(int pe) const;
-  /// The PEs that were sent something, or asked, `longer_ago` than this and were never heard. Each
-  /// is reported once.
+  /// The PEs that were sent something, or asked, `longer_ago` than this and were never heard, but
+  /// for those that are forgotten. Each is reported once.
   std::vector<int> unheard(Time longer_ago);
   /// True where all that was sent to `pes` has come, but for those whose process has ended.
   bool idle(const std::vector<int>& pes) const;

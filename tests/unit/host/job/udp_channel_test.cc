@@ -97,6 +97,18 @@ TEST(UdpChannel, TellsOnceWhoWasNeverHeard) {
   EXPECT_TRUE(two.pe[1]->unheard(UdpChannel::Time(0)).empty()) << "PE 0 was heard";
 }
 
+// Hazard: ten seconds behind the loss of a PE that was never heard came a warning of its network.
+TEST(UdpChannel, TellsOfNobodyThatIsForgottenThatItIsUnheard) {
+  Pair two;
+  two.pe[0]->ask(1);
+  two.pe[0]->forget(1);
+  two.pe[1]->forget(0);
+  const UdpChannel::Time before = UdpChannel::now();
+  while (UdpChannel::now() == before) continue;
+  EXPECT_TRUE(two.pe[0]->unheard(UdpChannel::Time(0)).empty());
+  EXPECT_TRUE(two.pe[1]->unheard(UdpChannel::Time(0)).empty());
+}
+
 TEST(UdpChannel, NoticesThatAPortIsClosed) {
   Pair two;
   ASSERT_TRUE(two.until(0, [&] { return two.pe[0]->heard(1).ever; }));
