@@ -222,9 +222,9 @@ TEST(MakeLaunched, TellsWhoIsRestartedThatRank0IsLate) {
   const auto earlier = make_tcp(UniqueId::from_string(id), 1, 2, kPatient);
   const Error late = error_of([&] {
     make_launched(read({"PEAL_TCP_ID=" + id, "PEAL_TCP_RANK=1", "PEAL_TCP_SIZE=2",
-                        "PEAL_TCP_RESTART=1", "PEAL_BOOTSTRAP_TIMEOUT=300ms"}));
+                        "PEAL_TCP_RESTART=1", "PEAL_BOOTSTRAP_TIMEOUT=2s"}));
   });
-  expect_error(late, ErrorCode::kTimeout, {"rank 0 of 2 did not come within 300 ms"});
+  expect_error(late, ErrorCode::kTimeout, {"rank 0 of 2 did not come within 2 s"});
   earlier->barrier();
 }
 
