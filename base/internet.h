@@ -81,7 +81,7 @@ class SocketAddress {
   /// For a socket of the address's own family.
   SocketAddress(const InternetAddress& address, uint16_t port)
       : SocketAddress(is_ipv4(address) ? AF_INET : AF_INET6, address, port) {}
-  /// A copy of one of `length` bytes; of another family than these two it is no address.
+  /// A copy of 16 bytes for AF_INET, of 28 for AF_INET6; of another family it is no address.
   explicit SocketAddress(const sockaddr* name) {
     if (name->sa_family == AF_INET) std::memcpy(&name_, name, sizeof name_.ipv4);
     if (name->sa_family == AF_INET6) std::memcpy(&name_, name, sizeof name_.ipv6);
