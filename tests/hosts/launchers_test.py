@@ -20,6 +20,7 @@ import sys
 import tempfile
 import typing
 
+import hosts
 import namespaces
 import slurm
 import ssh
@@ -169,16 +170,17 @@ def by_slurm(machines, scratch):
 
     def srun(way, **rest):
         return launcher(f"srun_{way}", lambda pes, command: cluster.srun(f"--mpi={way} -N 2 -n {pes} {command}"),
-                        lost="host2: task 1: Killed", **rest)
+                        lost="host2: task 1: Killed", why_not=slurm.why_no(way), **rest)
 
     def inner(way):
         """srun from the shell of an allocation, which a srun with PMI started: its variables are handed on."""
         return launcher(f"srun_{way}_in_srun_pmi2", lambda pes, command:
                         f"salloc -N 2 -n {pes} srun --mpi=pmi2 -N 1 -n 1 sh -c "
-                        f"{shlex.quote(f'srun --overlap --mpi={way} -n {pes} {command}')}", jobs=(HELLO,), others=())
+                        f"{shlex.quote(f'srun --overlap --mpi={way} -n {pes} {command}')}", jobs=(HELLO,), others=(),
+                        why_not=slurm.why_no("pmi2", way))
 
-    yield from (srun(way, jobs=(HELLO, RING, ALL_TO_ALL, COLLECTIVES)) for way in slurm.ways())
-    yield from (inner(way) for way in slurm.ways())
+    yield from (srun(way, jobs=(HELLO, RING, ALL_TO_ALL, COLLECTIVES)) for way in slurm.WAYS)
+    yield from (inner(way) for way in slurm.WAYS)
     for without in (srun("none"), inner("none")):
         yield dataclasses.replace(without, jobs=(), others=(refuse_to_be_alone,))
     yield launcher("peal_run_through_srun", lambda pes, command:
@@ -215,9 +217,14 @@ def main(arguments):
         scratch = pathlib.Path(folder)
         programs = [argument for argument in arguments if os.path.exists(argument)]
         with namespaces.Namespaces(2, 4, programs, scratch) as machines:
-            settings = prepare(machines, scratch)
-            launchers = by_slurm(machines, scratch) if in_slurm else \
-                [*by_ssh(machines, scratch, settings), *by_torchrun(machines)]
+            try:
+                settings = prepare(machines, scratch)
+                launchers = [*by_slurm(machines, scratch)] if in_slurm else \
+                    [*by_ssh(machines, scratch, settings), *by_torchrun(machines)]
+            except hosts.Late as error:
+                print(error)
+                report([("launchers", str(error), 0)])
+                return 1
             for name, case, why in cases(launchers):
                 if not any(word in name for word in only):
                     continue

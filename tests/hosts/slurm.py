@@ -17,6 +17,7 @@ SECONDS = 60  # for a daemon to come up
 CPUS = 8  # of a host, for Slurm, whatever there are
 SYSTEM = "/usr/sbin:/usr/bin:/sbin:/bin"
 PROGRAMS = (("slurmctld", "slurmctld"), ("slurmd", "slurmd"), ("srun", "slurm-client"), ("munged", "munge"))
+WAYS = ("pmi2", "pmix")  # of srun's --mpi, those that peal knows
 PLUGINS = pathlib.Path("/usr/lib/x86_64-linux-gnu/slurm-wlm")
 
 # Nothing that wants control groups, accounting or users.
@@ -53,9 +54,12 @@ def why_not():
     return "" if os.geteuid() == 0 else "slurmd starts tasks as their users, as root only"
 
 
-def ways():
-    """Of srun's --mpi, those that peal knows and this Slurm has."""
-    return [way for way in ("pmi2", "pmix") if (PLUGINS / f"mpi_{way}.so").exists()]
+def why_no(*ways):
+    """What is missing here of these for srun's --mpi, or nothing. "none" needs no plugin."""
+    for way in ways:
+        if way in WAYS and not (PLUGINS / f"mpi_{way}.so").exists():
+            return f"no {PLUGINS}/mpi_{way}.so: apt-get install slurm-wlm-basic-plugins"
+    return ""
 
 
 class Cluster:
