@@ -232,7 +232,9 @@ class Round:
         for line in told:
             for one in map(int, LOSS.findall(line)):
                 self.require(one in lost, f"PE {rank} loses nobody that lives: '{line}'")
-                self.require(self.name_of(one, rank) in line, f"PE {rank} names PE {one} and its host: '{line}'")
+                # "PE 1" is also part of "PE 1 on host1".
+                named = re.search(rf"{self.name_of(one, rank)}\b(?! on )", line)
+                self.require(named, f"PE {rank} names PE {one} and its host: '{line}'")
         if pe.status == 0 and (called_off or ON in pe.lines):
             self.require(told or called_off, f"PE {rank} names who is lost")
             return
