@@ -30,6 +30,7 @@ for host in 1 2; do
   unshare --net --uts --ipc --mount --pid --fork --kill-child --mount-proc sh -c \
     "hostname host$host; mount -t tmpfs shm /dev/shm; echo up >$scratch/$host; exec sleep infinity" &
   holders+=($!)
+  disown # else bash tells of its end
   read -r -t 30 _ <"$scratch/$host" || { echo "hosts.sh: no namespaces here" >&2; exit 2; }
   pgrep -P "${holders[-1]}" >"$scratch/pid$host"
 done

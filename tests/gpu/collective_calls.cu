@@ -3,7 +3,7 @@
 // Collective calls against a serial reference, by every scope, in the team of all PEs and in halves
 // of it. On CPUs (tests/mp) and on GPUs, over whatever transport the job uses.
 //
-//   mpirun -np 2 collectives
+//   mpirun -np 2 collective_calls
 //
 // Last line on PE 0: N passed, N failed.
 #include "tests/gpu/score.h"
