@@ -148,42 +148,33 @@ bool File::gave_up_direct(const Step& step, int error) {
   return true;
 }
 
+size_t File::moved(const char* call, const Step& step, uint64_t offset, ssize_t answer) {
+  if (answer > 0) return static_cast<size_t>(answer);
+  const int error = answer == 0 ? ENOSPC : errno;  // 0 of pwrite: nothing fits
+  if (error == EINTR || gave_up_direct(step, error)) return 0;
+  fail_on_path(error, fmt::format("{} of {} bytes at offset {}", call, step.bytes, offset), path_);
+}
+
 void File::read(uint64_t offset, std::byte* to, size_t bytes) {
-  size_t done = 0;
-  while (done < bytes) {
-    const Step step = next(offset + done, to + done, bytes - done);
-    const ssize_t got =
-        calls_.pread(step.fd, to + done, step.bytes, static_cast<off_t>(offset + done));
-    if (got > 0) {
-      done += static_cast<size_t>(got);
-      continue;
-    }
+  for (size_t done = 0; done < bytes;) {
+    const uint64_t at = offset + done;
+    const Step step = next(at, to + done, bytes - done);
+    const ssize_t got = calls_.pread(step.fd, to + done, step.bytes, static_cast<off_t>(at));
     if (got == 0) {
       fail(ErrorCode::kInvalidArgument,
            "read of {}: {} bytes at offset {} asked, {} found: the file ends at {}", path_, bytes,
-           offset, done, offset + done);
+           offset, done, at);
     }
-    const int error = errno;
-    if (error == EINTR || gave_up_direct(step, error)) continue;
-    fail_on_path(error, fmt::format("read of {} bytes at offset {}", step.bytes, offset + done),
-                 path_);
+    done += moved("read", step, at, got);
   }
 }
 
 void File::write(uint64_t offset, const std::byte* from, size_t bytes) {
-  size_t done = 0;
-  while (done < bytes) {
-    const Step step = next(offset + done, from + done, bytes - done);
-    const ssize_t put =
-        calls_.pwrite(step.fd, from + done, step.bytes, static_cast<off_t>(offset + done));
-    if (put > 0) {
-      done += static_cast<size_t>(put);
-      continue;
-    }
-    const int error = put == 0 ? ENOSPC : errno;  // 0: nothing fits
-    if (error == EINTR || gave_up_direct(step, error)) continue;
-    fail_on_path(error, fmt::format("write of {} bytes at offset {}", step.bytes, offset + done),
-                 path_);
+  for (size_t done = 0; done < bytes;) {
+    const uint64_t at = offset + done;
+    const Step step = next(at, from + done, bytes - done);
+    const ssize_t put = calls_.pwrite(step.fd, from + done, step.bytes, static_cast<off_t>(at));
+    done += moved("write", step, at, put);
   }
 }
 

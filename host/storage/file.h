@@ -99,6 +99,9 @@ class File {
   struct Step;
   Step next(uint64_t offset, const std::byte* memory, size_t bytes) const;
   bool gave_up_direct(const Step& step, int error);
+  /// Bytes that a system call at `offset` has moved; 0: it is to be made again. Throws what it
+  /// refuses.
+  size_t moved(const char* call, const Step& step, uint64_t offset, ssize_t answer);
   void open_direct(int flags);
   void give_up_direct(std::string why);
 
