@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/check/order_checker.h"
 
-#include <algorithm>
 #include <optional>
 
 #include "host/base/error.h"

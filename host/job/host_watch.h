@@ -15,7 +15,6 @@
 #include <functional>
 #include <map>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 

@@ -8,7 +8,6 @@
 #include <array>
 #include <cerrno>
 #include <iterator>
-#include <utility>
 
 #include "host/base/error.h"
 #include "host/nic/address.h"

@@ -3,7 +3,6 @@
 // The applications as one program, for tests: a compiler reads peal's headers once.
 //
 //   all_apps gups --words 4096        what gups --words 4096 does
-#include <numeric>
 #include <string_view>
 
 #include "perf/apps/app.cuh"

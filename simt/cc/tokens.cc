@@ -8,7 +8,6 @@
 #include <array>
 #include <cctype>
 #include <charconv>
-#include <deque>
 #include <map>
 
 namespace peal::cc {

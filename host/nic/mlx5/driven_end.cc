@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The end of a queue that the NIC reads itself: made by firmware commands, in the queue's memory.
-#include <utility>
-
 #include "device/base/order.h"
 #include "host/memory/backing_cuda.h"
 #include "host/nic/mlx5/queue_pair.h"
