@@ -80,7 +80,7 @@ void write_or_throw(const fs::path& path, const std::string& text) {
 
 const char* const kWithin = "PEAL_CC_WITHIN";
 
-CompilerDriver::CompilerDriver(Options options)
+CompilerDriver::CompilerDriver(CompilerOptions options)
     : options_(std::move(options)), prefix_(find_prefix()), scratch_(make_scratch()) {}
 
 CompilerDriver::~CompilerDriver() {
@@ -89,7 +89,7 @@ CompilerDriver::~CompilerDriver() {
 }
 
 int CompilerDriver::run() {
-  using Until = Options::Until;
+  using Until = CompilerOptions::Until;
   if (options_.until == Until::kAnswer) {
     Command command = {options_.compiler};
     command.insert(command.end(), options_.compile.begin(), options_.compile.end());
@@ -140,7 +140,7 @@ CompilerDriver::Command CompilerDriver::with_headers(Command command) const {
 }
 
 int CompilerDriver::compile(const std::string& source, const std::string& output) {
-  const bool keep = options_.until == Options::Until::kPreprocessed;
+  const bool keep = options_.until == CompilerOptions::Until::kPreprocessed;
   if (const int failed = preprocess(source, output_of(source, ".o")); failed != 0) {
     const std::string missing = options_.cccl ? "" : missing_for(bytes_of(source));
     if (!missing.empty())
@@ -156,7 +156,8 @@ int CompilerDriver::compile(const std::string& source, const std::string& output
     write_or_throw(options_.output, bytes_of(rewritten));
     return 0;
   }
-  Command command = {options_.compiler, options_.until == Options::Until::kAssembly ? "-S" : "-c"};
+  Command command = {options_.compiler,
+                     options_.until == CompilerOptions::Until::kAssembly ? "-S" : "-c"};
   // g++ spends a tenth of its time on collecting garbage that fits in memory.
   if (is_gcc(options_.compiler)) command.push_back("--param=ggc-min-heapsize=1048576");
   command.insert(command.end(), options_.compile.begin(), options_.compile.end());

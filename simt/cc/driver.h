@@ -17,7 +17,7 @@ extern const char* const kWithin;
 class CompilerDriver {
  public:
   /// Throws UsageError where this program does not lie in the bin of an installation.
-  explicit CompilerDriver(Options options);
+  explicit CompilerDriver(CompilerOptions options);
   ~CompilerDriver();
   CompilerDriver(const CompilerDriver&) = delete;
   CompilerDriver& operator=(const CompilerDriver&) = delete;
@@ -37,7 +37,7 @@ class CompilerDriver {
   std::string output_of(const std::string& source, const char* suffix) const;
   Command with_headers(Command command) const;
 
-  Options options_;
+  CompilerOptions options_;
   std::filesystem::path prefix_;
   std::filesystem::path scratch_;
 };

@@ -134,7 +134,7 @@ class OptionReader {
     compile_by(compiler == nullptr ? "" : compiler);
   }
 
-  Options read() {
+  CompilerOptions read() {
     while (at_ < arguments_.size()) {
       const string one = arguments_[at_++];
       if (one.empty() || one[0] != '-' || one == "-") {
@@ -180,7 +180,7 @@ class OptionReader {
 
   // How far to go, and where to.
   bool mode(const string& one) {
-    using Until = Options::Until;
+    using Until = CompilerOptions::Until;
     if (one == "-c" || one == "-dc" || one == "--device-c") {
       options_.until = Until::kObject;
     } else if (one == "-S") {
@@ -275,11 +275,12 @@ class OptionReader {
   void finish() {
     const size_t files = options_.cuda.size() + others_;
     if (files == 0 && asked_) {
-      options_.until = Options::Until::kAnswer;
+      options_.until = CompilerOptions::Until::kAnswer;
       return;
     }
     if (files == 0) throw OptionError("no file to compile");
-    if (options_.until != Options::Until::kProgram && !options_.output.empty() && files > 1) {
+    if (options_.until != CompilerOptions::Until::kProgram && !options_.output.empty() &&
+        files > 1) {
       throw OptionError("-o " + options_.output + " with -c, -S or -E: give one file, not " +
                         std::to_string(files));
     }
@@ -311,10 +312,10 @@ class OptionReader {
 
   const std::vector<string> arguments_;
   size_t at_ = 0;
-  size_t others_ = 0;   // files in Options::others
+  size_t others_ = 0;   // files in CompilerOptions::others
   bool asked_ = false;  // something that needs no file
   string language_;     // of -x
-  Options options_;
+  CompilerOptions options_;
 };
 
 }  // namespace
@@ -336,7 +337,7 @@ const char* const kUsage =
     "nvcc's options for GPUs (-arch, -gencode, -rdc, -lineinfo, ...) are accepted and do nothing;\n"
     "-Xcompiler and -G are understood.\n";
 
-Options read_options(const std::vector<string>& arguments) {
+CompilerOptions read_options(const std::vector<string>& arguments) {
   return OptionReader(arguments).read();
 }
 

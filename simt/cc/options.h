@@ -16,7 +16,7 @@ class OptionError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-struct Options {
+struct CompilerOptions {
   enum class Until { kAnswer, kPreprocessed, kAssembly, kObject, kProgram };
 
   std::string compiler;              // g++, or what CXX or -ccbin names
@@ -36,7 +36,7 @@ struct Options {
 };
 
 /// Reads the arguments behind the program's name. Throws OptionError.
-Options read_options(const std::vector<std::string>& arguments);
+CompilerOptions read_options(const std::vector<std::string>& arguments);
 
 extern const char* const kUsage;
 

@@ -100,8 +100,8 @@ void ResidentBlocks::remove(ResidentBlock& block) {
   (block.before == nullptr ? first : block.before->next) = block.next;
 }
 
-Block::Block(const Dim3& threads, size_t shared_bytes, Ready& ready, Worker* worker,
-             Scheduler* scheduler)
+LaneBlock::LaneBlock(const Dim3& threads, size_t shared_bytes, Ready& ready, Worker* worker,
+                     Scheduler* scheduler)
     : ready_(ready),
       worker_(worker),
       scheduler_(scheduler),
@@ -124,12 +124,12 @@ Block::Block(const Dim3& threads, size_t shared_bytes, Ready& ready, Worker* wor
   resident_.lanes = lanes_.data();
 }
 
-void Block::begin(const Dim3& blocks, uint64_t number) {
+void LaneBlock::begin(const Dim3& blocks, uint64_t number) {
   index_ = block_index(blocks, number);
   resident_.number = number;
   live_ = running_ = static_cast<unsigned>(lanes_.size());
   at_barrier_ = predicates_ = 0;
-  for (Warp& warp : warps_) warp.begin();
+  for (LaneWarp& warp : warps_) warp.begin();
   for (Lane& lane : lanes_) {
     lane.started = lane.ended = lane.abandoned = lane.observed = false;
     lane.in_library = 0;
@@ -138,7 +138,7 @@ void Block::begin(const Dim3& blocks, uint64_t number) {
   if (shared_bytes_ != 0) dynamic_shared_ = shared_.find(this, shared_bytes_, 128);
 }
 
-void Block::take_request(Lane& lane) {
+void LaneBlock::take_request(Lane& lane) {
   const LaneCall call = lane.request.call;
   if (call <= LaneCall::kShared) {
     if (call == LaneCall::kShared) {
@@ -165,7 +165,7 @@ void Block::take_request(Lane& lane) {
   if (running_ == 0 && live_ != 0) fail_deadlock();
 }
 
-void Block::end(size_t first, size_t count) {
+void LaneBlock::end(size_t first, size_t count) {
   if (running_ != live_) {  // who waits may have waited for these
     for (size_t at = first; at < first + count; ++at) {
       lanes_[at].request.call = LaneCall::kExit;
@@ -183,14 +183,14 @@ void Block::end(size_t first, size_t count) {
   }
 }
 
-void Block::wake(Lane& lane, uint64_t result) {
+void LaneBlock::wake(Lane& lane, uint64_t result) {
   lane.result = result;
   lane.warp->set_running(lane, true);
   ++running_;
   ready_.push(lane);
 }
 
-void Block::arrive(Lane& lane) {
+void LaneBlock::arrive(Lane& lane) {
   if (at_barrier_ != 0 && barrier_ != lane.request.call) {
     fail(lane, std::string(to_string(lane.request.call)) +
                    ", but other lanes of the block wait in " + to_string(barrier_));
@@ -201,7 +201,7 @@ void Block::arrive(Lane& lane) {
   if (at_barrier_ == live_) complete_barrier();
 }
 
-void Block::complete_barrier() {
+void LaneBlock::complete_barrier() {
   const unsigned count = predicates_;
   at_barrier_ = 0;
   predicates_ = 0;
@@ -219,22 +219,22 @@ void Block::complete_barrier() {
   }
 }
 
-void Block::exit(Lane& lane) {
+void LaneBlock::exit(Lane& lane) {
   --live_;
   lane.ended = true;
   lane.warp->exit(lane);
   if (at_barrier_ != 0 && at_barrier_ == live_) complete_barrier();
 }
 
-void Block::fail(const Lane& lane, const std::string& what) {
+void LaneBlock::fail(const Lane& lane, const std::string& what) {
   throw LaneError("block " + to_string(lane.block->index()) + ", warp " +
                   std::to_string(lane.warp->index()) + ", lane " + std::to_string(lane.index) +
                   ": " + what);
 }
 
-void Block::fail_deadlock() const {
+void LaneBlock::fail_deadlock() const {
   std::string what = "deadlock: no lane of block " + to_string(index_) + " can run";
-  for (const Warp& warp : warps_) what += warp.waits();
+  for (const LaneWarp& warp : warps_) what += warp.waits();
   throw LaneError(what);
 }
 

@@ -2,7 +2,7 @@
 //
 // A resident block as its worker sees it: lanes, the warps that group them, and who waits for what.
 //
-//   lane: Request --suspend()--> Block::take_request() --> lane is ready, or waits until wake()
+//   lane: Request --suspend()--> LaneBlock::take_request() --> lane is ready, or waits until wake()
 //
 // Invariant: only the thread of the block's worker touches these, between slices; so there are no
 // locks. A lane touches its own Lane inside suspend() only.
@@ -20,9 +20,9 @@
 
 namespace peal::simt {
 
-class Block;
+class LaneBlock;
 class Scheduler;
-class Warp;
+class LaneWarp;
 class Worker;
 
 /// What a lane asks of its worker when it suspends. Up to kExit the lane does not wait for others.
@@ -60,8 +60,8 @@ struct ExceptionState {
 struct alignas(64) Lane {
   // All that a lane which never waits has to do with lies in one line of the cache.
   Fiber* fiber = nullptr;  // that it runs or waits on, once it has begun and until it ends
-  Block* block = nullptr;
-  Warp* warp = nullptr;
+  LaneBlock* block = nullptr;
+  LaneWarp* warp = nullptr;
   Dim3 thread{0, 0, 0};
   unsigned index = 0;  // in the warp
   bool started = false;
@@ -80,9 +80,9 @@ struct alignas(64) Lane {
 };
 
 /// The collectives of up to 32 lanes.
-class Warp {
+class LaneWarp {
  public:
-  Warp(Block& block, unsigned index, Lane* lanes, unsigned width);
+  LaneWarp(LaneBlock& block, unsigned index, Lane* lanes, unsigned width);
 
   /// All lanes are to begin again.
   void begin();
@@ -118,7 +118,7 @@ class Warp {
   uint64_t result_of(const Lane& lane, uint32_t mask) const;
   void release_parked();
 
-  Block& block_;
+  LaneBlock& block_;
   const unsigned index_;
   Lane* const lanes_;
   const uint32_t all_;
@@ -149,13 +149,13 @@ struct ResidentBlocks {
 };
 
 /// A block: its lanes, barrier and shared memory. One object serves one block after another.
-class Block {
+class LaneBlock {
  public:
   /// Its lanes are run by `worker`, or by `scheduler` where that is null.
-  Block(const Dim3& threads, size_t shared_bytes, Ready& ready, Worker* worker,
-        Scheduler* scheduler = nullptr);
-  Block(const Block&) = delete;
-  Block& operator=(const Block&) = delete;
+  LaneBlock(const Dim3& threads, size_t shared_bytes, Ready& ready, Worker* worker,
+            Scheduler* scheduler = nullptr);
+  LaneBlock(const LaneBlock&) = delete;
+  LaneBlock& operator=(const LaneBlock&) = delete;
 
   /// From now on it is block `number` of so many: none of its lanes has begun.
   void begin(const Dim3& blocks, uint64_t number);
@@ -199,7 +199,7 @@ class Block {
   Worker* const worker_;
   Scheduler* const scheduler_;
   std::vector<Lane> lanes_;
-  std::vector<Warp> warps_;
+  std::vector<LaneWarp> warps_;
   SharedMemory shared_;
   void* dynamic_shared_ = nullptr;
   const size_t shared_bytes_;

@@ -25,26 +25,26 @@ std::string call_with_mask(const LaneRequest& request) {
 
 }  // namespace
 
-Warp::Warp(Block& block, unsigned index, Lane* lanes, unsigned width)
+LaneWarp::LaneWarp(LaneBlock& block, unsigned index, Lane* lanes, unsigned width)
     : block_(block), index_(index), lanes_(lanes), all_(~uint32_t{0} >> (kWarpLanes - width)) {}
 
-void Warp::begin() {
+void LaneWarp::begin() {
   live_ = running_ = all_;
   waiting_ = met_ = parked_ = slice_due_ = 0;
 }
 
-void* Warp::tag(uint32_t mask) const {
+void* LaneWarp::tag(uint32_t mask) const {
   // Disjoint masks differ in their lowest lane.
   return &lanes_[(mask & all_) == 0 ? 0 : std::countr_zero(mask & all_)];
 }
 
-void Warp::set_running(const Lane& lane, bool running) {
+void LaneWarp::set_running(const Lane& lane, bool running) {
   running_ = running ? running_ | lane.bit() : running_ & ~lane.bit();
 }
 
-void Warp::check(const Lane& lane, uint32_t mask) const {
+void LaneWarp::check(const Lane& lane, uint32_t mask) const {
   const auto fail = [&lane](const std::string& what) {
-    Block::fail(lane, call_with_mask(lane.request) + what);
+    LaneBlock::fail(lane, call_with_mask(lane.request) + what);
   };
   if ((mask & lane.bit()) == 0) fail(", which does not name the caller");
   if (uint32_t ended = mask & ~live_; ended != 0) {
@@ -61,12 +61,12 @@ void Warp::check(const Lane& lane, uint32_t mask) const {
 }
 
 // The others of its mask that wait have come for the same as this lane: there is nothing to check.
-bool Warp::joins(const Lane& lane, uint32_t mask) const {
+bool LaneWarp::joins(const Lane& lane, uint32_t mask) const {
   return met_ != 0 && mask == meeting_ && (waiting_ & mask) == met_ &&
          lane.request.call == meeting_call_ && (mask & lane.bit()) != 0;
 }
 
-void Warp::arrive(Lane& lane) {
+void LaneWarp::arrive(Lane& lane) {
   const uint32_t mask = lane.request.mask & all_;
   if (joins(lane, mask)) {
     waiting_ |= lane.bit();
@@ -88,7 +88,7 @@ void Warp::arrive(Lane& lane) {
   complete(mask, lane.request.call);
 }
 
-void Warp::complete(uint32_t mask, LaneCall call) {
+void LaneWarp::complete(uint32_t mask, LaneCall call) {
   waiting_ &= ~mask;
   met_ &= ~mask;
   if (call == LaneCall::kSyncWarp && block_.scheduler() != nullptr) {
@@ -110,7 +110,7 @@ void Warp::complete(uint32_t mask, LaneCall call) {
   }
 }
 
-uint64_t Warp::result_of(const Lane& lane, uint32_t mask) const {
+uint64_t LaneWarp::result_of(const Lane& lane, uint32_t mask) const {
   const LaneRequest& request = lane.request;
   if (request.call == LaneCall::kShuffle) {
     const bool named = request.source < kWarpLanes && (mask >> request.source & 1) != 0;
@@ -126,17 +126,17 @@ uint64_t Warp::result_of(const Lane& lane, uint32_t mask) const {
   return same;
 }
 
-void Warp::park(Lane& lane) {
+void LaneWarp::park(Lane& lane) {
   if (parked_ == 0) slice_due_ = running_ & ~lane.bit();
   parked_ |= lane.bit();
 }
 
-void Warp::end_slice(Lane& lane) {
+void LaneWarp::end_slice(Lane& lane) {
   slice_due_ &= ~lane.bit();
   if (parked_ != 0 && slice_due_ == 0) release_parked();
 }
 
-void Warp::release_parked() {
+void LaneWarp::release_parked() {
   while (parked_ != 0) {
     const void* const site = lanes_[std::countr_zero(parked_)].request.key;
     uint32_t together = 0;
@@ -151,17 +151,17 @@ void Warp::release_parked() {
   }
 }
 
-void Warp::exit(Lane& lane) {
+void LaneWarp::exit(Lane& lane) {
   live_ &= ~lane.bit();
   for (uint32_t others = waiting_; others != 0;) {
     const Lane& other = lanes_[take_lowest(others)];
     if ((other.request.mask & lane.bit()) == 0) continue;
-    Block::fail(other, call_with_mask(other.request) + " waits for lane " +
-                           std::to_string(lane.index) + ", which has ended");
+    LaneBlock::fail(other, call_with_mask(other.request) + " waits for lane " +
+                               std::to_string(lane.index) + ", which has ended");
   }
 }
 
-std::string Warp::waits() const {
+std::string LaneWarp::waits() const {
   std::string lines;
   for (uint32_t left = live_ & ~running_; left != 0;) {
     const LaneRequest& request = lanes_[std::countr_zero(left)].request;

@@ -109,15 +109,15 @@ void Worker::turn() {
 
 // To ThreadSanitizer a block is behind the lanes of the one whose memory it takes over: so others
 // are taken as long as there may be.
-Block& Worker::idle_block() {
+LaneBlock& Worker::idle_block() {
   constexpr uint64_t kApart = 4096;  // lanes
   const bool may_grow = kThreadSanitized && blocks_.size() * program_.block_lanes < kApart;
   if (idle_blocks_.empty() || may_grow) {
     blocks_.push_back(
-        std::make_unique<Block>(program_.threads, program_.shared_bytes, ready_, this));
+        std::make_unique<LaneBlock>(program_.threads, program_.shared_bytes, ready_, this));
     return *blocks_.back();
   }
-  Block& block = kThreadSanitized ? *idle_blocks_.front() : *idle_blocks_.back();
+  LaneBlock& block = kThreadSanitized ? *idle_blocks_.front() : *idle_blocks_.back();
   kThreadSanitized ? idle_blocks_.pop_front() : idle_blocks_.pop_back();
   acquire_from(block.end_tag());
   return block;
@@ -126,7 +126,7 @@ Block& Worker::idle_block() {
 bool Worker::begin_block() {
   const uint64_t number = program_.next_block();
   if (number >= program_.block_count) return false;
-  Block& block = idle_block();
+  LaneBlock& block = idle_block();
   block.begin(program_.blocks, number);
   {
     const OfAnother books;
@@ -191,7 +191,7 @@ PEAL_SIMT_UNSEEN void Worker::switch_to(Fiber& fiber) {
 void Worker::unwind_lanes() {
   fresh_ = nullptr;
   while (residents_.first != nullptr) {
-    Block& block = *residents_.first->lanes->block;
+    LaneBlock& block = *residents_.first->lanes->block;
     for (Lane& lane : block.lanes()) {
       if (!lane.started || lane.ended) continue;
       lane.abandoned = true;
@@ -217,7 +217,7 @@ PEAL_SIMT_SWITCH bool Worker::may_begin_lane() const {
   return fresh_ != nullptr && !program_.outcome.stopped();
 }
 
-PEAL_SIMT_SWITCH Lane& Worker::begin_lane(Block& block, Fiber& fiber) {
+PEAL_SIMT_SWITCH Lane& Worker::begin_lane(LaneBlock& block, Fiber& fiber) {
   const OfAnother books;
   Lane& lane = block.lanes()[fresh_at_];
   if (++fresh_at_ == block.lanes().size()) fresh_ = nullptr;
@@ -241,7 +241,7 @@ PEAL_SIMT_SWITCH void Worker::end_at_once(Lane& lane) {
 // Lanes of one block, until one of them has waited.
 PEAL_SIMT_UNSEEN void Worker::run_lanes_on(Fiber& fiber) {
   if (fresh_ == nullptr) return;
-  Block& block = *fresh_;
+  LaneBlock& block = *fresh_;
   thread_.block_index = block.index();
   while (may_begin_lane()) {
     Lane& lane = begin_lane(block, fiber);
@@ -275,7 +275,7 @@ void Worker::end(Lane& lane) {
   if (lane.block->live() == 0) retire(*lane.block);
 }
 
-void Worker::book(Block& block, size_t before) {
+void Worker::book(LaneBlock& block, size_t before) {
   const size_t count = std::exchange(unbooked_, 0);
   try {
     block.end(before - count, count);
@@ -364,7 +364,7 @@ void Worker::got_on() {
   if (std::exchange(gave_up_, false)) --program_.gave_up;
 }
 
-void Worker::retire(Block& block) {
+void Worker::retire(LaneBlock& block) {
   residents_.remove(block.resident());
   idle_blocks_.push_back(&block);
   --blocks_here_;

@@ -75,7 +75,7 @@ class Worker {
   // The thread's own flow.
   void turn();
   bool begin_block();
-  Block& idle_block();
+  LaneBlock& idle_block();
   void begin_another_block();
   bool all_wait() const;
   bool take_room() const;
@@ -85,11 +85,11 @@ class Worker {
   // A fiber's.
   void run_lanes_on(Fiber& fiber);
   bool may_begin_lane() const;
-  Lane& begin_lane(Block& block, Fiber& fiber);
+  Lane& begin_lane(LaneBlock& block, Fiber& fiber);
   void run_body();
   void end(Lane& lane);
   void end_at_once(Lane& lane);
-  void book(Block& block, size_t before);
+  void book(LaneBlock& block, size_t before);
   Fiber& stand_down(Fiber& fiber);
   // Both.
   Fiber& pass_on(Lane& lane);
@@ -98,26 +98,26 @@ class Worker {
   void show(Lane& lane);
   void take_request(Lane& lane);
   void got_on();
-  void retire(Block& block);
+  void retire(LaneBlock& block);
 
   LaunchState& program_;
   ResidentBlocks& residents_;
   LaneThread& thread_ = LaneThread::of_this();
   const ExceptionState own_exceptions_ = thread_.exceptions;
   Ready ready_;
-  Block* fresh_ = nullptr;  // some of its lanes have not begun; null: there is none
-  size_t fresh_at_ = 0;     // the first of these
-  Lane* calm_ = nullptr;    // the lane that has begun last, until it waits
-  size_t unbooked_ = 0;     // lanes in front of it that have ended without that
-  uint64_t waits_ = 0;      // of lanes since one has ended or got on, by their weight
-  size_t yields_ = 0;       // since the last pass
+  LaneBlock* fresh_ = nullptr;  // some of its lanes have not begun; null: there is none
+  size_t fresh_at_ = 0;         // the first of these
+  Lane* calm_ = nullptr;        // the lane that has begun last, until it waits
+  size_t unbooked_ = 0;         // lanes in front of it that have ended without that
+  uint64_t waits_ = 0;          // of lanes since one has ended or got on, by their weight
+  size_t yields_ = 0;           // since the last pass
   Backoff backoff_;
   uint64_t blocks_here_ = 0;
   bool may_begin_another_ = true;
   uint64_t stalled_ns_ = 0;  // since when no block can begin and no lane gets on; 0: one does
   bool gave_up_ = false;     // that was too long ago
-  std::vector<std::unique_ptr<Block>> blocks_;
-  std::deque<Block*> idle_blocks_;
+  std::vector<std::unique_ptr<LaneBlock>> blocks_;
+  std::deque<LaneBlock*> idle_blocks_;
   void* word_ = nullptr;
 };
 

@@ -30,7 +30,7 @@ cudaError_t cub_work(void* storage, size_t& bytes, cudaStream_t stream, Work wor
 }
 
 template <class In>
-using Element = std::remove_cvref_t<decltype(*std::declval<In>())>;
+using ValueOf = std::remove_cvref_t<decltype(*std::declval<In>())>;
 
 }  // namespace peal::simt::cuda
 
@@ -49,20 +49,20 @@ struct DeviceReduce {
   template <class In, class Out>
   static cudaError_t Sum(void* storage, size_t& bytes, In in, Out out, size_t count,
                          cudaStream_t stream = nullptr) {
-    using T = peal::simt::cuda::Element<Out>;
+    using T = peal::simt::cuda::ValueOf<Out>;
     return Reduce(storage, bytes, in, out, count, cub::Sum(), T(), stream);
   }
   template <class In, class Out>
   static cudaError_t Max(void* storage, size_t& bytes, In in, Out out, size_t count,
                          cudaStream_t stream = nullptr) {
-    using T = peal::simt::cuda::Element<In>;
+    using T = peal::simt::cuda::ValueOf<In>;
     return Reduce(storage, bytes, in, out, count, cub::Max(), std::numeric_limits<T>::lowest(),
                   stream);
   }
   template <class In, class Out>
   static cudaError_t Min(void* storage, size_t& bytes, In in, Out out, size_t count,
                          cudaStream_t stream = nullptr) {
-    using T = peal::simt::cuda::Element<In>;
+    using T = peal::simt::cuda::ValueOf<In>;
     return Reduce(storage, bytes, in, out, count, cub::Min(), std::numeric_limits<T>::max(),
                   stream);
   }
@@ -86,7 +86,7 @@ struct DeviceScan {
   template <class In, class Out>
   static cudaError_t ExclusiveSum(void* storage, size_t& bytes, In in, Out out, size_t count,
                                   cudaStream_t stream = nullptr) {
-    using T = peal::simt::cuda::Element<In>;
+    using T = peal::simt::cuda::ValueOf<In>;
     return ExclusiveScan(storage, bytes, in, out, Sum(), T(), count, stream);
   }
   template <class In, class Out>

@@ -7,8 +7,8 @@ namespace peal::simt::cuda {
 #ifdef __x86_64__
 __attribute__((target("cx16")))
 #endif
-Bits128
-compare_and_swap(Bits128* address, Bits128 compare, Bits128 value) {
+Uint128
+compare_and_swap(Uint128* address, Uint128 compare, Uint128 value) {
   return __sync_val_compare_and_swap(address, compare, value);
 }
 

@@ -10,22 +10,22 @@
 
 namespace peal::simt::cuda {
 
-using Bits128 = unsigned __int128;
+using Uint128 = unsigned __int128;
 
 /// Puts `value` there if `compare` was there; answers what was.
-Bits128 compare_and_swap(Bits128* address, Bits128 compare, Bits128 value);
+Uint128 compare_and_swap(Uint128* address, Uint128 compare, Uint128 value);
 
 template <class T>
 concept Wide = sizeof(T) == 16 && alignof(T) >= 16 && std::is_trivially_copyable_v<T>;
 
 template <Wide T>
-Bits128 to_wide_bits(const T& value) {
-  Bits128 bits;
+Uint128 to_wide_bits(const T& value) {
+  Uint128 bits;
   std::memcpy(&bits, &value, sizeof bits);
   return bits;
 }
 template <Wide T>
-T from_wide_bits(Bits128 bits) {
+T from_wide_bits(Uint128 bits) {
   T value;
   std::memcpy(static_cast<void*>(&value), &bits, sizeof value);
   return value;
@@ -37,7 +37,7 @@ template <peal::simt::cuda::Wide T>
 T atomicCAS(T* address, std::type_identity_t<T> compare, std::type_identity_t<T> value) {
   using namespace peal::simt::cuda;
   peal::simt::breathe();
-  return from_wide_bits<T>(compare_and_swap(reinterpret_cast<Bits128*>(address),
+  return from_wide_bits<T>(compare_and_swap(reinterpret_cast<Uint128*>(address),
                                             to_wide_bits(compare), to_wide_bits(value)));
 }
 
@@ -45,9 +45,9 @@ template <peal::simt::cuda::Wide T>
 T atomicExch(T* address, std::type_identity_t<T> value) {
   using namespace peal::simt::cuda;
   peal::simt::breathe();
-  auto* const word = reinterpret_cast<Bits128*>(address);
-  const Bits128 next = to_wide_bits(value);
-  Bits128 seen = 0, was = 0;
+  auto* const word = reinterpret_cast<Uint128*>(address);
+  const Uint128 next = to_wide_bits(value);
+  Uint128 seen = 0, was = 0;
   while ((was = compare_and_swap(word, seen, next)) != seen) seen = was;
   return from_wide_bits<T>(was);
 }

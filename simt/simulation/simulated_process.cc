@@ -28,12 +28,12 @@ uint64_t SimulatedProcess::most_resident_blocks() const {
   return std::max<uint64_t>(1, most_lanes / grid.threads.count());
 }
 
-Block& SimulatedProcess::begin_block(Ready& ready, Scheduler& scheduler) {
+LaneBlock& SimulatedProcess::begin_block(Ready& ready, Scheduler& scheduler) {
   if (idle_blocks.empty()) {
     blocks.emplace_back(grid.threads, grid.shared_bytes, ready, nullptr, &scheduler);
     idle_blocks.push_back(&blocks.back());
   }
-  Block& block = *idle_blocks.back();
+  LaneBlock& block = *idle_blocks.back();
   idle_blocks.pop_back();
   block.begin(grid.blocks, begun++);
   residents[0].add(block.resident());
@@ -41,7 +41,7 @@ Block& SimulatedProcess::begin_block(Ready& ready, Scheduler& scheduler) {
   return block;
 }
 
-void SimulatedProcess::retire(Block& block) {
+void SimulatedProcess::retire(LaneBlock& block) {
   residents[0].remove(block.resident());
   resident -= block.lanes().size();
   idle_blocks.push_back(&block);

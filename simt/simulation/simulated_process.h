@@ -34,9 +34,9 @@ struct SimulatedProcess {
   std::function<void()> body;
   std::string kernel;  // its name, once somebody has asked
   Released before;  // what had been done by whoever started it; null: it was there from the start
-  uint64_t most_lanes = 0;   // resident at once, with those of other grids, but for the first block
-  std::deque<Block> blocks;  // that are resident, or were and serve again
-  std::vector<Block*> idle_blocks;
+  uint64_t most_lanes = 0;  // resident at once, with those of other grids, but for the first block
+  std::deque<LaneBlock> blocks;  // that are resident, or were and serve again
+  std::vector<LaneBlock*> idle_blocks;
   std::vector<ResidentBlocks> residents{1};
   uint64_t begun = 0;     // blocks
   uint64_t resident = 0;  // lanes of blocks that have begun and not ended
@@ -53,9 +53,9 @@ struct SimulatedProcess {
   bool all_begun() const { return begun == grid.blocks.count(); }
   uint64_t most_resident_blocks() const;
   /// The next one.
-  Block& begin_block(Ready& ready, Scheduler& scheduler);
+  LaneBlock& begin_block(Ready& ready, Scheduler& scheduler);
   /// All its lanes have ended.
-  void retire(Block& block);
+  void retire(LaneBlock& block);
   bool on_host() const { return kind == ProcessKind::kHost || kind == ProcessKind::kThread; }
 };
 

@@ -176,7 +176,7 @@ std::shared_ptr<SimulatedProcess> Simulation::State::add(Identity who, ProcessKi
 }
 
 void Simulation::State::begin_block(SimulatedProcess& process) {
-  Block& block = process.begin_block(ready_, *this);
+  LaneBlock& block = process.begin_block(ready_, *this);
   if (process.kind == ProcessKind::kGrid) resident_ += block.lanes().size();
   for (Lane& lane : block.lanes()) {
     ready_.push(lane);
@@ -292,7 +292,7 @@ void Simulation::State::run_lanes() {
 void Simulation::State::unwind() {
   for (const std::shared_ptr<SimulatedProcess>& process : processes_) {
     if (process->on_host()) continue;
-    for (Block& block : process->blocks) {
+    for (LaneBlock& block : process->blocks) {
       for (Lane& lane : block.lanes()) {
         if (!lane.started || lane.ended) continue;
         lane.abandoned = true;
@@ -313,7 +313,7 @@ std::string Simulation::State::report() const {
               " blocks " + std::to_string(process->begun) +
               " have begun, as many as there is room for (SIMT_MAX_LANES)";
     }
-    for (const Block& block : process->blocks) {
+    for (const LaneBlock& block : process->blocks) {
       for (const Lane& lane : block.lanes()) {
         if (lane.ended) continue;
         text += "\n  agent " + std::to_string(lane.rank) + " (" + process->who.name;

@@ -18,19 +18,20 @@ class Line : public testing::Test {
 };
 
 TEST_F(Line, SourcesAndObjects) {
-  const Options options = read_options({"a.cu", "b.cc", "c.o", "-x", "cu", "d.cpp", "-x", "none"});
+  const CompilerOptions options =
+      read_options({"a.cu", "b.cc", "c.o", "-x", "cu", "d.cpp", "-x", "none"});
   EXPECT_EQ(options.cuda, (Words{"a.cu", "d.cpp"}));
   EXPECT_EQ(options.others, (Words{"b.cc", "c.o"}));
   EXPECT_EQ(options.compile, (Words{"-std=c++20", "-O2"}));
-  EXPECT_EQ(options.until, Options::Until::kProgram);
+  EXPECT_EQ(options.until, CompilerOptions::Until::kProgram);
   EXPECT_EQ(options.compiler, "g++");
 }
 
 TEST_F(Line, OptionsOfGccAreHandedOn) {
-  const Options options =
+  const CompilerOptions options =
       read_options({"-c", "a.cu", "-oa.o", "-std=c++17", "-O1", "-I", "x", "-DY=1", "-MD", "-MF",
                     "a.d", "-fsanitize=address", "-lm", "-L", "lib", "-Wl,-z,now"});
-  EXPECT_EQ(options.until, Options::Until::kObject);
+  EXPECT_EQ(options.until, CompilerOptions::Until::kObject);
   EXPECT_EQ(options.output, "a.o");
   EXPECT_EQ(options.compile,
             (Words{"-std=c++17", "-O1", "-I", "x", "-DY=1", "-fsanitize=address"}));
@@ -44,7 +45,7 @@ TEST_F(Line, OfAToolkitOnlyItsLibrariesOfCppAreRead) {
   fs::remove_all(folder);
   fs::create_directories(folder / "crt");
   std::ofstream(folder / "crt/host_config.h") << "\n";
-  Options options = read_options({"a.cu", "-I" + folder.string()});
+  CompilerOptions options = read_options({"a.cu", "-I" + folder.string()});
   EXPECT_EQ(options.compile, (Words{"-std=c++20", "-O2"}));
   EXPECT_FALSE(options.cccl);
 
@@ -60,7 +61,7 @@ TEST_F(Line, OfAToolkitOnlyItsLibrariesOfCppAreRead) {
 }
 
 TEST_F(Line, OptionsOfNvccForGpusDoNothing) {
-  const Options options = read_options(
+  const CompilerOptions options = read_options(
       {"-arch=sm_90", "-gencode", "arch=compute_90,code=sm_90", "-rdc=true", "-lineinfo",
        "--expt-relaxed-constexpr", "-Xptxas", "-v", "-lcudart", "-lcuda", "-O3", "-std=c++20",
        "-Xcompiler", "-fopenmp,-Wall", "-ccbin", "g++-12", "-lnvshmem_host", "-dc", "a.cu"});
@@ -68,18 +69,18 @@ TEST_F(Line, OptionsOfNvccForGpusDoNothing) {
   EXPECT_EQ(options.linked, Words{""});
   EXPECT_EQ(options.compiler, "g++-12");
   EXPECT_TRUE(options.nvshmem);
-  EXPECT_EQ(options.until, Options::Until::kObject);
+  EXPECT_EQ(options.until, CompilerOptions::Until::kObject);
   EXPECT_EQ(read_options({"-G", "a.cu"}).compile, (Words{"-g", "-O0", "-std=c++20"}));
 }
 
 TEST_F(Line, RaceAndCheckBringDebugInformation) {
-  const Options race = read_options({"--race", "a.cu"});
+  const CompilerOptions race = read_options({"--race", "a.cu"});
   EXPECT_TRUE(race.race);
   EXPECT_EQ(race.compile,
             (Words{"-std=c++20", "-fsanitize=thread", "-g", "-Wno-tsan",
                    "--param=tsan-distinguish-volatile=1", "-U_FORTIFY_SOURCE",
                    "-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset", "-O1"}));
-  const Options check = read_options({"a.cu", "--check", "-O2"});
+  const CompilerOptions check = read_options({"a.cu", "--check", "-O2"});
   EXPECT_TRUE(check.check);
   EXPECT_EQ(check.compile, (Words{"-O2", "-std=c++20", "-g"})) << "of the kernels' step alone";
 }
@@ -104,32 +105,33 @@ TEST_F(Line, TheCompilerIsNeverThisProgram) {
 
 // What CMake's rules look like.
 TEST_F(Line, OfCMakeIsTaken) {
-  const Options one = read_options(
+  const CompilerOptions one = read_options(
       {"-x", "c++", "-MD", "-MT", "a.o", "-MF", "a.o.d", "-o", "a.o", "-c", "/src/a.cu"});
   EXPECT_EQ(one.cuda, Words{"/src/a.cu"});
   EXPECT_EQ(one.output, "a.o");
-  const Options other = read_options({"-xc++", "-o", "b.o", "-c", "b.cc"});
+  const CompilerOptions other = read_options({"-xc++", "-o", "b.o", "-c", "b.cc"});
   EXPECT_EQ(other.others, (Words{"-x", "c++", "b.cc", "-x", "none"}));
-  const Options link = read_options({"-O3", "-rdynamic", "-Wl,--whole-archive", "a.a", "b.cu",
-                                     "-Wl,--no-whole-archive", "-o", "p", "-z", "now"});
+  const CompilerOptions link =
+      read_options({"-O3", "-rdynamic", "-Wl,--whole-archive", "a.a", "b.cu",
+                    "-Wl,--no-whole-archive", "-o", "p", "-z", "now"});
   EXPECT_EQ(link.linked,
             (Words{"-Wl,--whole-archive", "a.a", "", "-Wl,--no-whole-archive", "-z", "now"}));
-  EXPECT_EQ(link.until, Options::Until::kProgram);
+  EXPECT_EQ(link.until, CompilerOptions::Until::kProgram);
 }
 
 TEST_F(Line, TheCompilerAnswersForItself) {
   for (const char* question : {"--version", "-v", "-dumpmachine", "-print-file-name=libgcc.a"}) {
-    const Options options = read_options({question});
-    EXPECT_EQ(options.until, Options::Until::kAnswer) << question;
+    const CompilerOptions options = read_options({question});
+    EXPECT_EQ(options.until, CompilerOptions::Until::kAnswer) << question;
     EXPECT_EQ(options.compile, Words{question});
-    EXPECT_EQ(read_options({question, "a.cu"}).until, Options::Until::kProgram);
+    EXPECT_EQ(read_options({question, "a.cu"}).until, CompilerOptions::Until::kProgram);
   }
 }
 
 TEST_F(Line, FilesOfOptionsAreRead) {
   const std::string file = testing::TempDir() + "/options.rsp";
   std::ofstream(file) << "-DA='x y' \"b c.o\"\n-DQ=\\\"q\\\" a.cu";
-  const Options options = read_options({"@" + file, "@nowhere.rsp"});
+  const CompilerOptions options = read_options({"@" + file, "@nowhere.rsp"});
   EXPECT_EQ(options.cuda, Words{"a.cu"});
   EXPECT_EQ(options.others, (Words{"b c.o", "@nowhere.rsp"}));
   EXPECT_EQ(options.compile, (Words{"-DA=x y", "-DQ=\"q\"", "-std=c++20", "-O2"}));
