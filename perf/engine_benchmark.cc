@@ -111,7 +111,7 @@ BENCHMARK(EngineSteps);
 void EngineThread(benchmark::State& state) {
   auto queues = std::make_unique<Queues>();
   std::memset(queues->cqe, 0xff, 64);
-  const auto nic = Nic::open();
+  const auto nic = SoftwareNic::open();
   const uint32_t pd = nic->allocate_pd().number;
   const uint32_t key =
       nic->register_memory({.pd = pd,

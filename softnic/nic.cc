@@ -79,7 +79,7 @@ struct CpuEngine {
   EngineThread driver;  // last: its thread uses all of the above
 };
 
-Nic::Nic(const PresentedDevice& device)
+SoftwareNic::SoftwareNic(const PresentedDevice& device)
     : settings_(Settings::from_environment()),
       device_(device),
       fabric_(settings_),
@@ -95,13 +95,13 @@ Nic::Nic(const PresentedDevice& device)
                     .gids = gids_});
   if (settings_.faults) cpu_->control.set_faults(*settings_.faults);
 }
-Nic::~Nic() = default;
+SoftwareNic::~SoftwareNic() = default;
 
-Outcome Nic::run(const Command& command) const {
+Outcome SoftwareNic::run(const Command& command) const {
   return on_gpu() ? gpu_->run(command) : cpu_->control.run(command);
 }
 
-Created Nic::counted(const Command& make) {
+Created SoftwareNic::counted(const Command& make) {
   if (queue_pairs_.fetch_add(1) >= device_.max_qp) {
     queue_pairs_.fetch_sub(1);
     return {0, {CommandStatus::kNoResources, "no queue pair left: max_qp of the presentation"}};
@@ -111,7 +111,7 @@ Created Nic::counted(const Command& make) {
   return created;
 }
 
-Refusal Nic::released(const Command& destroy) {
+Refusal SoftwareNic::released(const Command& destroy) {
   const Refusal refusal = run(destroy).refusal;
   if (!refusal.refused()) queue_pairs_.fetch_sub(1);
   return refusal;
@@ -135,12 +135,12 @@ std::shared_ptr<GpuCopier> copier_for(const gpu::Exporter& exporter, const void*
 
 }  // namespace
 
-bool Nic::wants_gpu(bool memory_of_gpu) const {
+bool SoftwareNic::wants_gpu(bool memory_of_gpu) const {
   if (settings_.engine != EngineChoice::kAuto) return settings_.engine == EngineChoice::kGpu;
   return memory_of_gpu && !kept_on_cpu_ && udp_ == nullptr && !cpu_->control.has_queues();
 }
 
-bool Nic::admit(const void* address, MemoryUse use) {
+bool SoftwareNic::admit(const void* address, MemoryUse use) {
   const bool of_gpu = exporter_->owns(address);
   if (!decided_ && wants_gpu(of_gpu)) move_to_gpu(address);
   decided_ = true;
@@ -160,7 +160,7 @@ bool Nic::admit(const void* address, MemoryUse use) {
   return true;
 }
 
-void Nic::keep_on_cpu() {
+void SoftwareNic::keep_on_cpu() {
   if (on_gpu() || settings_.engine == EngineChoice::kGpu) {
     throw std::runtime_error(
         "queues in host memory, and this NIC runs on a GPU (PEAL_SOFTNIC_ENGINE=gpu, or its first "
@@ -196,7 +196,7 @@ void claim_numbers(gpu::Client& client, const Table<T>& table, const Make& make)
 }  // namespace
 
 /// Only what is a number moves: protection domains, UAR pages, completion queues of verbs calls.
-void Nic::move_to_gpu(const void* address) {
+void SoftwareNic::move_to_gpu(const void* address) {
   if (udp_ != nullptr) {
     throw std::runtime_error(
         "PEAL_SOFTNIC_ENGINE=gpu, and this NIC has an address for UDP (PEAL_SOFTNIC_UDP), which an "
@@ -240,7 +240,7 @@ void Nic::move_to_gpu(const void* address) {
   events_.add(gpu_->event_fd());
 }
 
-Refusal Nic::set_faults(const FaultPlan& plan) {
+Refusal SoftwareNic::set_faults(const FaultPlan& plan) {
   FaultRules part = {.seed = plan.seed, .total = plan.count, .first = 0, .rule = {}};
   Refusal refusal;
   do {
@@ -258,21 +258,21 @@ Refusal only_on_cpu(const char* what) { return {CommandStatus::kBadOperation, wh
 
 }  // namespace
 
-bool Nic::is_gpu_memory(const void* address) const { return exporter_->owns(address); }
+bool SoftwareNic::is_gpu_memory(const void* address) const { return exporter_->owns(address); }
 
-std::shared_ptr<std::byte> Nic::gpu_page(size_t bytes) const {
+std::shared_ptr<std::byte> SoftwareNic::gpu_page(size_t bytes) const {
   return on_gpu() ? exporter_->allocate(bytes, home_) : nullptr;
 }
 
 /// What an engine on the CPU does not load and store has a mark.
-Key Nic::as_engine_has(const Key& config) const {
+Key SoftwareNic::as_engine_has(const Key& config) const {
   if (on_gpu() || !exporter_->owns(config.memory)) return config;
   Key marked = config;
   marked.memory = with_mark(config.memory);
   return marked;
 }
 
-Created Nic::register_memory(const Key& config) {
+Created SoftwareNic::register_memory(const Key& config) {
   const Key key = as_engine_has(config);
   const Created created = run(RegisterMemory{key});
   if (!created.refusal.refused() && !on_gpu() && !in_gpu(key.memory)) {
@@ -280,7 +280,7 @@ Created Nic::register_memory(const Key& config) {
   }
   return created;
 }
-Refusal Nic::change_memory(uint32_t key, const Key& config) {
+Refusal SoftwareNic::change_memory(uint32_t key, const Key& config) {
   if (on_gpu()) return only_on_cpu("an engine on a GPU changes no memory keys");
   const Key changed = as_engine_has(config);
   const Refusal refusal = cpu_->control.change_memory(key, changed);
@@ -292,33 +292,33 @@ Refusal Nic::change_memory(uint32_t key, const Key& config) {
   }
   return refusal;
 }
-Refusal Nic::deregister_memory(uint32_t key) {
+Refusal SoftwareNic::deregister_memory(uint32_t key) {
   const Refusal refusal = run(DeregisterMemory{key});
   if (!refusal.refused() && !on_gpu()) cpu_->take_back(key);
   return refusal;
 }
 
-Refusal Nic::arm_cq(uint32_t cqn, uint32_t consumed, bool solicited_only,
-                    CompletionListener& listener) {
+Refusal SoftwareNic::arm_cq(uint32_t cqn, uint32_t consumed, bool solicited_only,
+                            CompletionListener& listener) {
   if (on_gpu()) return only_on_cpu("an engine on a GPU raises no completion events");
   return cpu_->control.arm_cq(cqn, consumed, solicited_only, listener);
 }
 
-Refusal Nic::arm_srq(uint32_t srqn, uint32_t limit) {
+Refusal SoftwareNic::arm_srq(uint32_t srqn, uint32_t limit) {
   if (on_gpu()) return only_on_cpu("an engine on a GPU takes nothing from shared receive queues");
   return cpu_->control.arm_srq(srqn, limit);
 }
-uint32_t Nic::srq_limit(uint32_t srqn) const {
+uint32_t SoftwareNic::srq_limit(uint32_t srqn) const {
   return on_gpu() ? 0 : cpu_->control.srq_limit(srqn);
 }
 
-Refusal Nic::query_qp(uint32_t qpn, QueuePairAttributes* answer) const {
+Refusal SoftwareNic::query_qp(uint32_t qpn, QueuePairAttributes* answer) const {
   const Outcome outcome = run(QueryQp{qpn});
   *answer = outcome.attributes;
   return outcome.refusal;
 }
 
-bool Nic::next_event(AsyncEvent* event) {
+bool SoftwareNic::next_event(AsyncEvent* event) {
   return on_gpu() ? gpu_->next_event(event) : cpu_->control.next_event(event);
 }
 

@@ -2,13 +2,13 @@
 //
 // The software NIC's control interface: what firmware commands and verbs calls become.
 //
-//   verbs / mlx5dv ABI, DEVX interpreter  ->  Nic (this page)  ->  engine (steps queue pairs)  ->
-//   wire (other NICs)
+//   verbs / mlx5dv ABI, DEVX interpreter  ->  SoftwareNic (this page)  ->  engine (steps queue
+//   pairs)  -> wire (other NICs)
 //
-// One Nic per device that the process has open. Control calls may come from any thread; each takes
-// the NIC's lock, so that once a call returns the engine no longer uses what it destroyed. Calls
-// answer a Refusal instead of throwing: the ABI turns it into errno and into firmware status and
-// syndrome.
+// One SoftwareNic per device that the process has open. Control calls may come from any thread;
+// each takes the NIC's lock, so that once a call returns the engine no longer uses what it
+// destroyed. Calls answer a Refusal instead of throwing: the ABI turns it into errno and into
+// firmware status and syndrome.
 #pragma once
 
 #include <atomic>
@@ -39,17 +39,17 @@ class Exporter;
 enum class MemoryUse : uint8_t { kData, kQueue };
 
 /// A device's NIC. Opened by the device's first context, closed with the last.
-class Nic {
+class SoftwareNic {
  public:
   /// Joins the fabric as `device`, starts the engine thread. Throws std::system_error naming file
   /// and cause.
-  static std::shared_ptr<Nic> open(const PresentedDevice& device = {}) {
-    return std::make_shared<Nic>(device);
+  static std::shared_ptr<SoftwareNic> open(const PresentedDevice& device = {}) {
+    return std::make_shared<SoftwareNic>(device);
   }
-  explicit Nic(const PresentedDevice& device);
-  ~Nic();
-  Nic(const Nic&) = delete;
-  Nic& operator=(const Nic&) = delete;
+  explicit SoftwareNic(const PresentedDevice& device);
+  ~SoftwareNic();
+  SoftwareNic(const SoftwareNic&) = delete;
+  SoftwareNic& operator=(const SoftwareNic&) = delete;
 
   /// Unicast LID of this NIC on its fabric, 1..0xbfff; unique among the live processes of one host
   /// and user.
@@ -65,7 +65,7 @@ class Nic {
 
   /// What it presents itself as, and what follows from that and the LID: its GID table.
   const PresentedDevice& device() const { return device_; }
-  const std::vector<Gid>& gids() const { return gids_; }
+  const std::vector<GidTableEntry>& gids() const { return gids_; }
   /// The ways from here.
   const Router& router() const { return router_; }
 
@@ -176,7 +176,7 @@ class Nic {
   PresentedDevice device_;
   Fabric fabric_;
   std::unique_ptr<UdpEnd> udp_;  // null without PEAL_SOFTNIC_UDP
-  std::vector<Gid> gids_;
+  std::vector<GidTableEntry> gids_;
   Router router_;
   std::unique_ptr<gpu::Exporter> exporter_;
   std::shared_ptr<GpuCopier> copier_;  // null until data in a GPU's memory is admitted

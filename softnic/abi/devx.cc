@@ -24,8 +24,8 @@ struct Mailboxes {
 };
 
 /// Runs one command on a copy of `in`. A firmware refusal goes into `out` and becomes an errno.
-void execute(Context& context, const Mailboxes& boxes,
-             const std::function<void(CommandOpcode, const Command&)>& handler) {
+void execute(VerbsContext& context, const Mailboxes& boxes,
+             const std::function<void(CommandOpcode, const DevxCommand&)>& handler) {
   require_devx(context);
   if (boxes.in == nullptr || boxes.out == nullptr) refuse(EINVAL);
   if (boxes.in_bytes < prm::kHeaderBytes || boxes.out_bytes < prm::kHeaderBytes) refuse(EINVAL);
@@ -33,7 +33,7 @@ void execute(Context& context, const Mailboxes& boxes,
   std::memcpy(copy.data(), boxes.in, boxes.in_bytes);
   prm::Writer(copy).set(prm::kUid, kDevxUid);
   std::vector<std::byte> answer(boxes.out_bytes);
-  Command command{context, prm::Reader(copy), prm::Writer(answer)};
+  DevxCommand command{context, prm::Reader(copy), prm::Writer(answer)};
   int error = 0;
   try {
     handler(static_cast<CommandOpcode>(command.in.get(prm::kOpcode)), command);
@@ -47,19 +47,19 @@ void execute(Context& context, const Mailboxes& boxes,
   if (error != 0) refuse(error);
 }
 
-constexpr Row<CommandOpcode, mlx5dv_devx_obj* (*)(const Command&)> kMakers[] = {
+constexpr Row<CommandOpcode, mlx5dv_devx_obj* (*)(const DevxCommand&)> kMakers[] = {
     {CommandOpcode::kCreateCq, create_cq},   {CommandOpcode::kCreateQp, create_qp},
     {CommandOpcode::kCreateDct, create_dct}, {CommandOpcode::kCreateRmp, create_rmp},
     {CommandOpcode::kAllocPd, create_pd},
 };
-constexpr Row<CommandOpcode, void (*)(const Command&)> kGeneral[] = {
+constexpr Row<CommandOpcode, void (*)(const DevxCommand&)> kGeneral[] = {
     {CommandOpcode::kQueryHcaCap, query_hca_cap},
     {CommandOpcode::kQueryRoceAddress, query_roce_address},
     {CommandOpcode::kQueryLag, query_lag},
     {CommandOpcode::kQueryHcaVportContext, query_hca_vport_context},
 };
 
-mlx5dv_devx_obj* create(CommandOpcode opcode, const Command& command) {
+mlx5dv_devx_obj* create(CommandOpcode opcode, const DevxCommand& command) {
   // The kernel lets it through, this firmware does not know it: keys come from ibv_reg_mr.
   if (opcode == CommandOpcode::kCreateMkey) {
     fail(prm::CommandSyndrome::kUnknownOpcode, CommandStatus::kBadOperation);
@@ -70,11 +70,11 @@ mlx5dv_devx_obj* create(CommandOpcode opcode, const Command& command) {
 }
 
 /// The kernel compares the object a command names with the one behind the handle.
-void require_same(const Command& command, const Object& object) {
+void require_same(const DevxCommand& command, const Object& object) {
   if (command.in.get(prm::kNumber) != object.number) refuse(EINVAL);
 }
 
-void query(CommandOpcode opcode, const Command& command, Object& object) {
+void query(CommandOpcode opcode, const DevxCommand& command, Object& object) {
   require_same(command, object);
   if (opcode == CommandOpcode::kQueryQp && object.kind == ObjectKind::kQp)
     return query_qp(command, static_cast<QpObject&>(object));
@@ -85,7 +85,7 @@ void query(CommandOpcode opcode, const Command& command, Object& object) {
   refuse(EINVAL);
 }
 
-void modify(CommandOpcode opcode, const Command& command, Object& object) {
+void modify(CommandOpcode opcode, const DevxCommand& command, Object& object) {
   require_same(command, object);
   if (opcode == CommandOpcode::kModifyCq && object.kind == ObjectKind::kCq)
     return modify_cq(command, static_cast<CqObject&>(object));
@@ -93,17 +93,18 @@ void modify(CommandOpcode opcode, const Command& command, Object& object) {
   modify_qp(command, static_cast<QpObject&>(object));
 }
 
-void general(CommandOpcode opcode, const Command& command) {
+void general(CommandOpcode opcode, const DevxCommand& command) {
   const auto answer = right_of(kGeneral, opcode, {});
   if (answer == nullptr) refuse(EINVAL);  // not on the kernel's list for commands without an object
   answer(command);
 }
 
-using Handler = void (*)(CommandOpcode, const Command&, Object&);
+using Handler = void (*)(CommandOpcode, const DevxCommand&, Object&);
 
 void ask(Object& object, const Mailboxes& boxes, Handler handler) {
-  execute(object.owner, boxes,
-          [&](CommandOpcode opcode, const Command& command) { handler(opcode, command, object); });
+  execute(object.owner, boxes, [&](CommandOpcode opcode, const DevxCommand& command) {
+    handler(opcode, command, object);
+  });
 }
 
 int on_object(Object& object, const Mailboxes& boxes, Handler handler) {
@@ -114,7 +115,7 @@ int on_object(Object& object, const Mailboxes& boxes, Handler handler) {
 int on_verbs_object(ibv_context* handle, ObjectKind kind, uint32_t number, const Mailboxes& boxes,
                     Handler handler) {
   return answer_error([&] {
-    Object* object = Context::of(handle).find(kind, number);
+    Object* object = VerbsContext::of(handle).find(kind, number);
     if (object == nullptr) refuse(EINVAL);
     ask(*object, boxes, handler);
   });
@@ -128,9 +129,9 @@ mlx5dv_devx_obj* mlx5dv_devx_obj_create(ibv_context* handle, const void* in, siz
                                         void* out, size_t out_bytes) {
   return answer_pointer([&]() -> mlx5dv_devx_obj* {
     mlx5dv_devx_obj* made = nullptr;
-    Context& context = Context::of(handle);
+    VerbsContext& context = VerbsContext::of(handle);
     execute(context, {in, in_bytes, out, out_bytes},
-            [&](prm::CommandOpcode opcode, const Command& command) {
+            [&](prm::CommandOpcode opcode, const DevxCommand& command) {
               made = create(opcode, command);
               command.out.set(prm::kNumber, made->object().number);
             });
@@ -155,7 +156,7 @@ int mlx5dv_devx_obj_destroy(mlx5dv_devx_obj* handle) {
 int mlx5dv_devx_general_cmd(ibv_context* handle, const void* in, size_t in_bytes, void* out,
                             size_t out_bytes) {
   return answer_error([&] {
-    execute(Context::of(handle), {in, in_bytes, out, out_bytes}, general);
+    execute(VerbsContext::of(handle), {in, in_bytes, out, out_bytes}, general);
   });
 }
 
@@ -183,7 +184,7 @@ int mlx5dv_devx_cq_modify(ibv_cq* cq, const void* in, size_t in_bytes, void* out
 
 int mlx5dv_devx_query_eqn(ibv_context* handle, uint32_t vector, uint32_t* eqn) {
   return answer_error([&] {
-    if (vector >= static_cast<uint32_t>(Context::of(handle).handle()->num_comp_vectors))
+    if (vector >= static_cast<uint32_t>(VerbsContext::of(handle).handle()->num_comp_vectors))
       refuse(EINVAL);
     *eqn = kCompletionEqn;
   });

@@ -76,9 +76,9 @@ extern "C" {
 
 ibv_context* ibv_open_device(ibv_device* device) {
   return answer_pointer([&] {
-    auto context = std::make_unique<Context>(process().required(device));
+    auto context = std::make_unique<VerbsContext>(process().required(device));
     fill_slots(context->verbs);
-    Context* answer = context.get();
+    VerbsContext* answer = context.get();
     process().contexts[answer] = std::move(context);
     return answer->handle();
   });

@@ -52,7 +52,7 @@ inline constexpr uint32_t kMaxLogReceiveEntries = 15;
 inline constexpr uint32_t kMaxLogReceiveStride = 7;  // in units of 16 bytes
 
 /// Told when an armed completion queue has its entry: by the engine's thread, which meanwhile does
-/// nothing else, so an implementation is short and calls no Nic.
+/// nothing else, so an implementation is short and calls no SoftwareNic.
 class CompletionListener {
  public:
   virtual void completed() = 0;

@@ -20,7 +20,7 @@
 namespace peal::softnic {
 
 /// Advances one queue pair by at most `budget` WQEs. True when anything happened.
-template <Wire W>
+template <PacketWire W>
 PEAL_HD bool advance(Port& port, W& wire, QueuePair& qp, uint64_t now, uint32_t budget) {
   return Requester<W>(port, wire, now).advance(qp, budget);
 }

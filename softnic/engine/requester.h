@@ -21,7 +21,7 @@
 namespace peal::softnic {
 
 /// A view of one queue pair's NIC at one moment; holds no state.
-template <Wire W>
+template <PacketWire W>
 class Requester : private Recovery {
  public:
   PEAL_HD Requester(Port& port, W& wire, uint64_t now) : Recovery(port, now), wire_(wire) {}

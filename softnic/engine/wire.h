@@ -24,8 +24,8 @@ enum class SendStatus : uint8_t {
 /// What carries packets. `generation` names the peer NIC's life: 0 on first use, filled by the
 /// wire, and from then on a NIC that took over the same LID is somebody else (kLost).
 template <class W>
-concept Wire = requires(W& wire, uint16_t lid, uint64_t& generation, const Packet& packet,
-                        const Payload& payload) {
+concept PacketWire = requires(W& wire, uint16_t lid, uint64_t& generation, const Packet& packet,
+                              const Payload& payload) {
   { wire.direct(lid) } -> std::same_as<Port*>;  // a peer in reach, or null
   { wire.open(lid, generation) } -> std::same_as<SendStatus>;
   { wire.segment_bytes(lid) } -> std::same_as<uint32_t>;  // after open

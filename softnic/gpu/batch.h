@@ -21,7 +21,7 @@
 namespace peal::softnic::gpu {
 
 /// One block of a send queue, as fetched.
-struct Block {
+struct FetchedBlock {
   uint32_t word[mlx5::kWqebbBytes / 4];  // big-endian
 };
 
@@ -104,13 +104,13 @@ PEAL_HD bool single_word(const std::byte* to, uint32_t bytes) {
 }
 
 /// Segments of the request that begins with the block.
-PEAL_HD uint32_t units_of(const Block& block) {
+PEAL_HD uint32_t units_of(const FetchedBlock& block) {
   return Be32::from_raw(block.word[1]).host() & 0x3f;
 }
 
 /// A segment of the block; `unit` must be a constant for the block to stay in registers.
 template <class Segment>
-PEAL_HD Segment segment_of(const Block& block, uint32_t unit) {
+PEAL_HD Segment segment_of(const FetchedBlock& block, uint32_t unit) {
   static_assert(sizeof(Segment) == mlx5::kSegmentBytes);
   Segment segment;
   memcpy(&segment, &block.word[unit * (mlx5::kSegmentBytes / 4)], sizeof(segment));
@@ -123,7 +123,7 @@ struct AtomicRequest {
   uint32_t bytes;
   uint32_t data_unit;  // of the answer's segment
 };
-PEAL_HD AtomicRequest operation_of(const Block& block, uint32_t units) {
+PEAL_HD AtomicRequest operation_of(const FetchedBlock& block, uint32_t units) {
   Request request = {};
   const uint32_t head = Be32::from_raw(block.word[0]).host();
   request.opcode = static_cast<mlx5::Opcode>(head & 0xff);
@@ -134,7 +134,7 @@ PEAL_HD AtomicRequest operation_of(const Block& block, uint32_t units) {
   return {request.operands, bytes, request.data_unit};
 }
 
-PEAL_HD uint64_t address_at(const Block& block, uint32_t word) {
+PEAL_HD uint64_t address_at(const FetchedBlock& block, uint32_t word) {
   return uint64_t{Be32::from_raw(block.word[word]).host()} << 32 |
          Be32::from_raw(block.word[word + 1]).host();
 }
@@ -151,7 +151,8 @@ PEAL_HD bool decode_home(const View& view, const mlx5::DataSegment& segment, Sho
 }
 
 /// An atomic and where its answer goes: the last segment, which may be the tail.
-PEAL_HD bool decode_atomic(const View& view, const Block& block, const Tail& tail, Shot& shot) {
+PEAL_HD bool decode_atomic(const View& view, const FetchedBlock& block, const Tail& tail,
+                           Shot& shot) {
   const AtomicRequest operation = operation_of(block, shot.units);
   if (operation.bytes == 0 || shot.units != operation.data_unit + 1) return false;
   auto segment = segment_of<mlx5::DataSegment>(block, kOperandUnit + 1);
@@ -161,7 +162,8 @@ PEAL_HD bool decode_atomic(const View& view, const Block& block, const Tail& tai
 }
 
 /// What is written or read at home. False when it is not plain.
-PEAL_HD bool decode_data(const View& view, const Block& block, std::byte* inlined, Shot& shot) {
+PEAL_HD bool decode_data(const View& view, const FetchedBlock& block, std::byte* inlined,
+                         Shot& shot) {
   const uint32_t units = shot.units;
   const uint32_t count = Be32::from_raw(block.word[8]).host();
   if ((count & mlx5::kInlineFlag) == 0) {
@@ -182,7 +184,7 @@ PEAL_HD bool waits(const View& view, const Key& away) {
 }
 
 /// Memory at the peer.
-PEAL_HD bool decode_away(const View& view, const Block& block, Shot& shot) {
+PEAL_HD bool decode_away(const View& view, const FetchedBlock& block, Shot& shot) {
   const uint32_t right = right_for(shot.opcode);
   shot.away =
       view.away.find(view.peer_keys, view.peer_key_count, Be32::from_raw(block.word[6]).host());
@@ -212,7 +214,7 @@ PEAL_HD Shot::Kind kind_of(mlx5::Opcode opcode) {
 /// hand, the same answer with one branch, because a lane that decodes alone waits for every one. It
 /// says again what grants() and locate() say; gpu_batch_test compares it with them and with the
 /// engine. False for anything else.
-PEAL_HD bool decode_usual(const View& view, const Block& block, uint64_t index, Shot& shot) {
+PEAL_HD bool decode_usual(const View& view, const FetchedBlock& block, uint64_t index, Shot& shot) {
   const auto word = [&block](uint32_t at) { return Be32::from_raw(block.word[at]).host(); };
   const uint32_t units = word(1) & 0x3f;
   const uint32_t count = word(8);
@@ -252,7 +254,7 @@ PEAL_HD bool decode_usual(const View& view, const Block& block, uint64_t index, 
 
 /// Decodes the block at `index` of the send queue, and what is behind it when that belongs to it.
 /// Whatever is not exactly plain is kNone: the exact step finds out what it is.
-PEAL_HD Shot decode_shot(const View& view, const Block& block, uint64_t index,
+PEAL_HD Shot decode_shot(const View& view, const FetchedBlock& block, uint64_t index,
                          const Behind& behind = {}) {
   Shot shot;
   if (decode_usual(view, block, index, shot)) return shot;

@@ -13,25 +13,26 @@
 namespace peal::softnic::gpu {
 namespace {
 
-constexpr unsigned kNonBlocking = 1;  // CU_STREAM_NON_BLOCKING
-constexpr int kRelaxedCapture = 2;    // CU_STREAM_CAPTURE_MODE_RELAXED
-constexpr Result kNoDriver = 4;       // CUDA_ERROR_DEINITIALIZED: the process ends
+constexpr unsigned kNonBlocking = 1;   // CU_STREAM_NON_BLOCKING
+constexpr int kRelaxedCapture = 2;     // CU_STREAM_CAPTURE_MODE_RELAXED
+constexpr DriverResult kNoDriver = 4;  // CUDA_ERROR_DEINITIALIZED: the process ends
 
 struct CopyDriver {
   Library library;
-  Result (*retain_context)(void**, int) = library["cuDevicePrimaryCtxRetain"];
-  Result (*release_context)(int) = library["cuDevicePrimaryCtxRelease_v2"];
-  Result (*push_context)(void*) = library["cuCtxPushCurrent_v2"];
-  Result (*pop_context)(void**) = library["cuCtxPopCurrent_v2"];
-  Result (*create_stream)(void**, unsigned) = library["cuStreamCreate"];
-  Result (*destroy_stream)(void*) = library["cuStreamDestroy_v2"];
-  Result (*wait)(void*) = library["cuStreamSynchronize"];
-  Result (*to_gpu)(DevicePointer, const void*, size_t, void*) = library["cuMemcpyHtoDAsync_v2"];
-  Result (*from_gpu)(void*, DevicePointer, size_t, void*) = library["cuMemcpyDtoHAsync_v2"];
-  Result (*within_gpus)(DevicePointer, DevicePointer, size_t,
-                        void*) = library["cuMemcpyDtoDAsync_v2"];
-  Result (*capture_mode)(int*) = library["cuThreadExchangeStreamCaptureMode"];
-  Result (*error_string)(Result, const char**) = library["cuGetErrorString"];
+  DriverResult (*retain_context)(void**, int) = library["cuDevicePrimaryCtxRetain"];
+  DriverResult (*release_context)(int) = library["cuDevicePrimaryCtxRelease_v2"];
+  DriverResult (*push_context)(void*) = library["cuCtxPushCurrent_v2"];
+  DriverResult (*pop_context)(void**) = library["cuCtxPopCurrent_v2"];
+  DriverResult (*create_stream)(void**, unsigned) = library["cuStreamCreate"];
+  DriverResult (*destroy_stream)(void*) = library["cuStreamDestroy_v2"];
+  DriverResult (*wait)(void*) = library["cuStreamSynchronize"];
+  DriverResult (*to_gpu)(DevicePointer, const void*, size_t,
+                         void*) = library["cuMemcpyHtoDAsync_v2"];
+  DriverResult (*from_gpu)(void*, DevicePointer, size_t, void*) = library["cuMemcpyDtoHAsync_v2"];
+  DriverResult (*within_gpus)(DevicePointer, DevicePointer, size_t,
+                              void*) = library["cuMemcpyDtoDAsync_v2"];
+  DriverResult (*capture_mode)(int*) = library["cuThreadExchangeStreamCaptureMode"];
+  DriverResult (*error_string)(DriverResult, const char**) = library["cuGetErrorString"];
 };
 
 class CudaCopier : public GpuCopier {
@@ -39,7 +40,7 @@ class CudaCopier : public GpuCopier {
   explicit CudaCopier(int device) : device_(device) {
     if (!driver_.library.complete()) throw ExportError("libcuda.so.1 lacks calls for copies");
     require(driver_.retain_context(&context_, device_), "cuDevicePrimaryCtxRetain");
-    const Result made = within([&] { return driver_.create_stream(&stream_, kNonBlocking); });
+    const DriverResult made = within([&] { return driver_.create_stream(&stream_, kNonBlocking); });
     if (made != kSuccess) driver_.release_context(device_);
     require(made, "cuStreamCreate");
   }
@@ -51,12 +52,12 @@ class CudaCopier : public GpuCopier {
 
   void copy(void* to, const void* from, size_t bytes, bool more) override {
     if (bytes == 0) return;
-    const Result result = within([&] {
+    const DriverResult result = within([&] {
       // A graph that another thread captures is none of this one's affair.
       int mode = kRelaxedCapture;
       driver_.capture_mode(&mode);
-      const Result given = enqueue(to, from, bytes);
-      const Result done = given == kSuccess && !more ? driver_.wait(stream_) : given;
+      const DriverResult given = enqueue(to, from, bytes);
+      const DriverResult done = given == kSuccess && !more ? driver_.wait(stream_) : given;
       driver_.capture_mode(&mode);
       return done;
     });
@@ -70,7 +71,7 @@ class CudaCopier : public GpuCopier {
  private:
   /// By the call that says which side is a GPU's: of memory that is no longer there the driver
   /// would have to guess, and may take it for the host's.
-  Result enqueue(void* to, const void* from, size_t bytes) const {
+  DriverResult enqueue(void* to, const void* from, size_t bytes) const {
     std::byte* const target = without_mark(to);
     std::byte* const source = without_mark(from);
     if (!in_gpu(from)) return driver_.to_gpu(device_pointer(target), source, bytes, stream_);
@@ -78,20 +79,20 @@ class CudaCopier : public GpuCopier {
     return driver_.within_gpus(device_pointer(target), device_pointer(source), bytes, stream_);
   }
   template <class Body>
-  Result within(const Body& body) const {
-    const Result entered = driver_.push_context(context_);
+  DriverResult within(const Body& body) const {
+    const DriverResult entered = driver_.push_context(context_);
     if (entered != kSuccess) return entered;
-    const Result result = body();
+    const DriverResult result = body();
     void* left = nullptr;
     driver_.pop_context(&left);
     return result;
   }
-  const char* text_of(Result result) const {
+  const char* text_of(DriverResult result) const {
     const char* text = nullptr;
     driver_.error_string(result, &text);
     return text == nullptr ? "unknown error" : text;
   }
-  void require(Result result, const char* call) const {
+  void require(DriverResult result, const char* call) const {
     if (result == kSuccess) return;
     throw ExportError(std::string(call) + " for copies of a GPU's memory: " + text_of(result));
   }

@@ -134,14 +134,14 @@ __device__ inline void copy_alone(std::byte* to, const std::byte* from, uint32_t
 }
 
 /// Inline bytes that are one word (single_word()), out of registers.
-__device__ inline void store_inline_word(std::byte* to, const Block& block, uint32_t bytes) {
+__device__ inline void store_inline_word(std::byte* to, const FetchedBlock& block, uint32_t bytes) {
   const uint32_t low = block.word[kInlineWord];
   if (bytes == 4) return store_relaxed<uint32_t>(to, low);
   store_relaxed<uint64_t>(to, low | uint64_t{block.word[kInlineWord + 1]} << 32);
 }
 
 /// Inline bytes, out of registers.
-__device__ inline void store_inline(std::byte* to, const Block& block, uint32_t bytes) {
+__device__ inline void store_inline(std::byte* to, const FetchedBlock& block, uint32_t bytes) {
   if (bytes == 8 && aligned(to, 8)) return store_inline_word(to, block, 8);
   const bool words = aligned(to, 4);
 #pragma unroll
@@ -160,7 +160,7 @@ __device__ inline void store_inline(std::byte* to, const Block& block, uint32_t 
 
 /// Executes an atomic whose block is in registers; answers the old value in the low bytes as they
 /// are to be stored at home. It is done when the answer is there.
-__device__ inline uint64_t run_atomic(const Shot& shot, const Block& block) {
+__device__ inline uint64_t run_atomic(const Shot& shot, const FetchedBlock& block) {
   const AtomicOperands operands = operation_of(block, shot.units).operands;
   if (shot.bytes == 4) {
     return Be32(execute_atomic<uint32_t, kRelaxed>(shot.to, shot.opcode, operands)).raw;

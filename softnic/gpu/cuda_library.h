@@ -9,9 +9,9 @@
 namespace peal::softnic::gpu {
 
 // The driver's types and numbers, as its manual has them.
-using Result = int;
+using DriverResult = int;
 using DevicePointer = unsigned long long;
-constexpr Result kSuccess = 0;
+constexpr DriverResult kSuccess = 0;
 
 inline DevicePointer device_pointer(const void* address) {
   return reinterpret_cast<DevicePointer>(address);

@@ -31,27 +31,28 @@ constexpr int kMpsEnabled = 133;
 /// The functions used.
 struct Driver {
   Library library;
-  Result (*pointer_attribute)(void*, int, DevicePointer) = library["cuPointerGetAttribute"];
-  Result (*address_range)(DevicePointer*, size_t*,
-                          DevicePointer) = library["cuMemGetAddressRange_v2"];
-  Result (*retain_context)(void**, int) = library["cuDevicePrimaryCtxRetain"];
-  Result (*release_context)(int) = library["cuDevicePrimaryCtxRelease_v2"];
-  Result (*push_context)(void*) = library["cuCtxPushCurrent_v2"];
-  Result (*pop_context)(void**) = library["cuCtxPopCurrent_v2"];
-  Result (*current_device)(int*) = library["cuCtxGetDevice"];
-  Result (*ipc_handle)(IpcHandle*, DevicePointer) = library["cuIpcGetMemHandle"];
-  Result (*allocate)(DevicePointer*, size_t) = library["cuMemAlloc_v2"];
-  Result (*release)(DevicePointer) = library["cuMemFree_v2"];
-  Result (*retain_allocation)(AllocationHandle*, void*) = library["cuMemRetainAllocationHandle"];
-  Result (*export_allocation)(void*, AllocationHandle, int,
-                              unsigned long long) = library["cuMemExportToShareableHandle"];
-  Result (*release_allocation)(AllocationHandle) = library["cuMemRelease"];
-  Result (*device_count)(int*) = library["cuDeviceGetCount"];
-  Result (*device)(int*, int) = library["cuDeviceGet"];
-  Result (*device_attribute)(int*, int, int) = library["cuDeviceGetAttribute"];
-  Result (*can_access_peer)(int*, int, int) = library["cuDeviceCanAccessPeer"];
-  Result (*uuid)(void*, int) = library["cuDeviceGetUuid_v2"];
-  Result (*error_string)(Result, const char**) = library["cuGetErrorString"];
+  DriverResult (*pointer_attribute)(void*, int, DevicePointer) = library["cuPointerGetAttribute"];
+  DriverResult (*address_range)(DevicePointer*, size_t*,
+                                DevicePointer) = library["cuMemGetAddressRange_v2"];
+  DriverResult (*retain_context)(void**, int) = library["cuDevicePrimaryCtxRetain"];
+  DriverResult (*release_context)(int) = library["cuDevicePrimaryCtxRelease_v2"];
+  DriverResult (*push_context)(void*) = library["cuCtxPushCurrent_v2"];
+  DriverResult (*pop_context)(void**) = library["cuCtxPopCurrent_v2"];
+  DriverResult (*current_device)(int*) = library["cuCtxGetDevice"];
+  DriverResult (*ipc_handle)(IpcHandle*, DevicePointer) = library["cuIpcGetMemHandle"];
+  DriverResult (*allocate)(DevicePointer*, size_t) = library["cuMemAlloc_v2"];
+  DriverResult (*release)(DevicePointer) = library["cuMemFree_v2"];
+  DriverResult (*retain_allocation)(AllocationHandle*,
+                                    void*) = library["cuMemRetainAllocationHandle"];
+  DriverResult (*export_allocation)(void*, AllocationHandle, int,
+                                    unsigned long long) = library["cuMemExportToShareableHandle"];
+  DriverResult (*release_allocation)(AllocationHandle) = library["cuMemRelease"];
+  DriverResult (*device_count)(int*) = library["cuDeviceGetCount"];
+  DriverResult (*device)(int*, int) = library["cuDeviceGet"];
+  DriverResult (*device_attribute)(int*, int, int) = library["cuDeviceGetAttribute"];
+  DriverResult (*can_access_peer)(int*, int, int) = library["cuDeviceCanAccessPeer"];
+  DriverResult (*uuid)(void*, int) = library["cuDeviceGetUuid_v2"];
+  DriverResult (*error_string)(DriverResult, const char**) = library["cuGetErrorString"];
 };
 
 class CudaExporter : public Exporter {
@@ -112,7 +113,7 @@ class CudaExporter : public Exporter {
     void* context = nullptr;
     check(driver_.retain_context(&context, device), "cuDevicePrimaryCtxRetain", name);
     DevicePointer base = 0;
-    const Result allocated =
+    const DriverResult allocated =
         within(context, [&] { return driver_.allocate(&base, bytes + kPage); });
     if (allocated != kSuccess) driver_.release_context(device);
     check(allocated, "cuMemAlloc", name);
@@ -162,16 +163,17 @@ class CudaExporter : public Exporter {
   /// Null for memory that belongs to no context (cuMemCreate).
   void* context_of(const void* address) const {
     void* context = nullptr;
-    const Result result = driver_.pointer_attribute(&context, kContext, device_pointer(address));
+    const DriverResult result =
+        driver_.pointer_attribute(&context, kContext, device_pointer(address));
     return result == kSuccess ? context : nullptr;
   }
 
   template <class Body>
-  Result within(void* context, const Body& body) const {
+  DriverResult within(void* context, const Body& body) const {
     if (context == nullptr) return body();
-    const Result entered = driver_.push_context(context);
+    const DriverResult entered = driver_.push_context(context);
     if (entered != kSuccess) return entered;
-    const Result result = body();
+    const DriverResult result = body();
     driver_.pop_context(&context);
     return result;
   }
@@ -184,7 +186,7 @@ class CudaExporter : public Exporter {
            driver_.can_access_peer(&can, here, there) == kSuccess && can != 0;
   }
 
-  void check(Result result, const char* call, const std::string& of) const {
+  void check(DriverResult result, const char* call, const std::string& of) const {
     if (result == kSuccess) return;
     const char* text = nullptr;
     driver_.error_string(result, &text);
@@ -222,7 +224,7 @@ class CudaExporter : public Exporter {
     void* base = reinterpret_cast<void*>(extent->base);
     if (driver_.retain_allocation(&handle, base) != kSuccess) return false;
     int fd = -1;
-    const Result result = driver_.export_allocation(&fd, handle, kPosixDescriptor, 0);
+    const DriverResult result = driver_.export_allocation(&fd, handle, kPosixDescriptor, 0);
     driver_.release_allocation(handle);
     if (result != kSuccess) return false;
     *descriptor = closed_by_exec(fd);

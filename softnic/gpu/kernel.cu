@@ -53,7 +53,7 @@ __device__ void serve(const EngineArguments& a, EngineSlot* slots, uint32_t work
   const uint32_t share =
       worker < a.work_count ? (a.work_count - 1 - worker) / workers + 1 : 0;  // of the work
   const bool settled = share <= a.slots;
-  Warp warp(a, slots, lane, worker);
+  EngineWarp warp(a, slots, lane, worker);
   for (uint32_t done = 0; __shfl_sync(kAll, *stop, 0) == 0;) {
     const uint32_t left = share - done;
     const uint32_t count = left < a.slots ? left : a.slots;

@@ -149,7 +149,7 @@ __device__ inline DoorbellLook look_at(EngineSlot& s) {
 // ---- blocks of its send queue in the registers of lanes: lane i has block next + i, and of a
 // request of several blocks what lane i + 1 has of it
 
-__device__ inline void fetch(const EngineSlot& s, uint64_t index, Block& block) {
+__device__ inline void fetch(const EngineSlot& s, uint64_t index, FetchedBlock& block) {
   const std::byte* at = s.ring + (index & s.mask) * mlx5::kWqebbBytes;
 #pragma unroll
   for (uint32_t i = 0; i < 4; ++i) {
@@ -177,7 +177,7 @@ __device__ inline bool in_one_piece(const EngineSlot& s, uint64_t index, uint32_
 
 /// What follows the lane's block among the `ready` ones fetched; `inlined` also where the ring's
 /// end is between.
-__device__ inline Behind look_behind(const EngineSlot& s, uint64_t index, const Block& block,
+__device__ inline Behind look_behind(const EngineSlot& s, uint64_t index, const FetchedBlock& block,
                                      uint32_t ready, uint32_t lane) {
   Behind behind;
 #pragma unroll

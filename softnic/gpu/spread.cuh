@@ -51,7 +51,7 @@ enum class Words { kAll, kAllButLast, kLast };
 
 /// Stores the lane's pairs of words.
 template <Words kWhich>
-__device__ inline void store_spread(const InlinePart& spread, const Block& block,
+__device__ inline void store_spread(const InlinePart& spread, const FetchedBlock& block,
                                     uint32_t next_word) {
   if (!spread.mine) return;
 #pragma unroll

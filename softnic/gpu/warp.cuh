@@ -42,10 +42,10 @@ __device__ __noinline__ bool exact_step(DirectWire wire, Watch* watch, Port* por
   return worked;
 }
 
-class Warp {
+class EngineWarp {
  public:
   /// `count` queue pairs, from work[first] on, every `step`th.
-  __device__ Warp(const EngineArguments& a, EngineSlot* slots, uint32_t lane, uint32_t worker)
+  __device__ EngineWarp(const EngineArguments& a, EngineSlot* slots, uint32_t lane, uint32_t worker)
       : a_(a), slots_(slots), lane_(lane), jobs_(*a.board, lane, worker) {}
 
   __device__ void load(uint32_t first, uint32_t step, uint32_t count) {
@@ -170,7 +170,7 @@ class Warp {
     EngineSlot& s = slots_[lane_ < count_ ? lane_ : 0];
     const uint64_t now = clock_ns();
     Shot shot;
-    Block block;
+    FetchedBlock block;
     Behind behind;
     if (takes) {
       s.posted = s.next + waiting;
@@ -222,14 +222,14 @@ class Warp {
   }
 
   /// By one lane, at most kSmallBytes, in any order.
-  __device__ static void execute_loose(const Shot& shot, const Block& block) {
+  __device__ static void execute_loose(const Shot& shot, const FetchedBlock& block) {
     if (shot.kind == Shot::Kind::kNop) return;
     if (shot.from == nullptr) return store_inline(shot.to, block, shot.bytes);
     copy_alone(shot.to, shot.from, shot.bytes);
   }
 
   /// A strict one by one lane, at most kSmallBytes. Everything before it is visible.
-  __device__ static void execute_last(const Shot& shot, const Block& block) {
+  __device__ static void execute_last(const Shot& shot, const FetchedBlock& block) {
     if (shot.kind == Shot::Kind::kAtomic) return store_old_value(shot, run_atomic(shot, block));
     if (shot.from == nullptr) return store_inline_word(shot.to, block, shot.bytes);
     place(shot.to, shot.from, shot.bytes);
@@ -248,7 +248,7 @@ class Warp {
   }
 
   __device__ bool along_runs(EngineSlot& s, uint32_t waiting) {
-    Block block;
+    FetchedBlock block;
     // Both loads are on their way at once.
     const QpState peer_state = state_of(s.peer);
     if (lane_ < waiting) fetch(s, s.next + lane_, block);
@@ -258,7 +258,7 @@ class Warp {
     for (uint32_t run = 0; run < kRunsATurn; ++run) {
       // What will most likely be next is on its way while this is done.
       const uint64_t after = s.next + kLanes;
-      Block ahead;
+      FetchedBlock ahead;
       if (after + lane_ < end) fetch(s, after + lane_, ahead);
       const Along did = along_run(s, static_cast<uint32_t>(end - s.next), block);
       if (did == Along::kNothingPlain) return run != 0;
@@ -273,7 +273,7 @@ class Warp {
   }
 
   /// A run of what waits, whose blocks the lanes have fetched.
-  __device__ Along along_run(EngineSlot& s, uint32_t waiting, const Block& block) {
+  __device__ Along along_run(EngineSlot& s, uint32_t waiting, const FetchedBlock& block) {
     Shot shot;
     const uint64_t now = clock_ns();
     const uint64_t next = s.next;
@@ -361,8 +361,8 @@ class Warp {
   }
 
   /// Requests [begin, end) of the run: one segment.
-  __device__ void execute(const Shot& shot, const Block& block, const Run& run, uint32_t begin,
-                          uint32_t end, bool* unfenced) {
+  __device__ void execute(const Shot& shot, const FetchedBlock& block, const Run& run,
+                          uint32_t begin, uint32_t end, bool* unfenced) {
     const uint32_t segment = bits_from(begin) & bits_below(end);
     const uint32_t relaxed = segment & ~run.strict;
     const bool mine = (relaxed >> lane_ & 1) != 0;
@@ -390,14 +390,14 @@ class Warp {
 
   /// The data of requests of several blocks, by the lanes that have them. By all lanes.
   template <Words kWhich>
-  __device__ void spread_words(const Shot& shot, const Block& block, uint32_t heads) const {
+  __device__ void spread_words(const Shot& shot, const FetchedBlock& block, uint32_t heads) const {
     const uint32_t next_word = __shfl_down_sync(kAll, block.word[0], 1);
     store_spread<kWhich>(spread_of(shot, heads, lane_), block, next_word);
   }
 
   /// The strict request of lane `of`, after everything before it.
-  __device__ void execute_strict(const Shot& shot, const Block& block, const Run& run, uint32_t of,
-                                 bool* unfenced) {
+  __device__ void execute_strict(const Shot& shot, const FetchedBlock& block, const Run& run,
+                                 uint32_t of, bool* unfenced) {
     if ((run.large >> of & 1) != 0) {
       if (*unfenced) {
         fence_direct_stores();

@@ -41,8 +41,9 @@ constexpr Named<uint32_t> kRefusals[] = {{"devx", kRefuseDevx},
                                          {"umem_peermem", kRefuseUmemPeermem}};
 constexpr Named<DmaBufSupport> kDmaBufs[] = {
     {"none", DmaBufSupport::kNone}, {"mr", DmaBufSupport::kRegions}, {"all", DmaBufSupport::kAll}};
-constexpr Named<Clock> kClocks[] = {
-    {"free", Clock::kFree}, {"real", Clock::kRealTime}, {"both", Clock::kBoth}};
+constexpr Named<TimestampSupport> kClocks[] = {{"free", TimestampSupport::kFree},
+                                               {"real", TimestampSupport::kRealTime},
+                                               {"both", TimestampSupport::kBoth}};
 constexpr Named<Network> kNetworks[] = {
     {"ib", Network::kInfiniBand}, {"v1", Network::kRoceV1}, {"v2", Network::kRoceV2}};
 constexpr Named<GidRule::Source> kSources[] = {{"link", GidRule::Source::kLink},
@@ -325,11 +326,12 @@ uint16_t lid_of(const Mac& mac) {
   return lid_behind(head | mac[3], uint32_t{mac[4]} << 8 | mac[5]);
 }
 
-std::vector<Gid> gid_table(const PresentedDevice& device, uint16_t lid, uint64_t guid,
-                           const std::optional<InternetAddress>& address) {
-  std::vector<Gid> table;
+std::vector<GidTableEntry> gid_table(const PresentedDevice& device, uint16_t lid, uint64_t guid,
+                                     const std::optional<InternetAddress>& address) {
+  std::vector<GidTableEntry> table;
   for (const GidRule& rule : device.gids) {
-    Gid gid{.used = rule.source != GidRule::Source::kNone, .network = rule.network, .raw = {}};
+    GidTableEntry gid{
+        .used = rule.source != GidRule::Source::kNone, .network = rule.network, .raw = {}};
     switch (rule.source) {
       case GidRule::Source::kNone:
         break;

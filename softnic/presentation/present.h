@@ -42,7 +42,7 @@ enum class PortState : uint8_t { kDown = 1, kInit = 2, kArmed = 3, kActive = 4 }
 
 /// The clock of time stamps in completions: qp_ts_format and sq_ts_format in QUERY_HCA_CAP, same
 /// numbers.
-enum class Clock : uint8_t {
+enum class TimestampSupport : uint8_t {
   kFree = 0,      // ticks of the NIC; a queue pair cannot ask for anything else
   kRealTime = 1,  // time of day; a queue pair cannot ask for ticks
   kBoth = 2,
@@ -87,7 +87,7 @@ struct PresentedDevice {
   uint8_t log_responder_depth = 4;  // READs and atomics at once of a queue pair
   uint8_t log_initiator_depth = 4;
   uint8_t bonded = 1;  // ports that carry the link together
-  Clock clock = Clock::kBoth;
+  TimestampSupport clock = TimestampSupport::kBoth;
   uint32_t max_qp = 1u << 17;
   uint8_t log_max_qp_wr = 15;
   bool forces_order = false;  // dp_ordering_force: a queue pair may ask for placement in order
@@ -121,7 +121,7 @@ inline constexpr uint32_t kMaxDevices = 16;
 Presentation parse_presentation(std::string_view text);
 
 /// An entry of a NIC's GID table; empty when `used` is false.
-struct Gid {
+struct GidTableEntry {
   bool used = false;
   Network network = Network::kInfiniBand;
   InternetAddress raw = {};
@@ -136,7 +136,7 @@ uint16_t lid_of(const Mac& mac);
 
 /// The table that `device` has as the NIC at `lid` with that GUID. `address` is its own one, of
 /// IPv6 or of IPv4 as ::ffff:a.b.c.d, if it has one; else it makes one up.
-std::vector<Gid> gid_table(const PresentedDevice& device, uint16_t lid, uint64_t guid,
-                           const std::optional<InternetAddress>& address = std::nullopt);
+std::vector<GidTableEntry> gid_table(const PresentedDevice& device, uint16_t lid, uint64_t guid,
+                                     const std::optional<InternetAddress>& address = std::nullopt);
 
 }  // namespace peal::softnic

@@ -22,9 +22,9 @@ namespace peal::softnic::sysfs {
 namespace {
 
 // The driver's types and numbers, as its manual has them.
-using Result = int;
+using DriverResult = int;
 using DevicePointer = unsigned long long;
-constexpr Result kSuccess = 0;
+constexpr DriverResult kSuccess = 0;
 constexpr unsigned kIoMemory = 4;
 constexpr int kMemoryType = 2;
 constexpr unsigned kDeviceMemory = 2;
@@ -66,7 +66,8 @@ bool is_doorbell(const void* address) {
 }
 
 bool on_gpu(const void* address) {
-  static auto* const attribute = driver<Result(void*, int, DevicePointer)>("cuPointerGetAttribute");
+  static auto* const attribute =
+      driver<DriverResult(void*, int, DevicePointer)>("cuPointerGetAttribute");
   unsigned type = 0;
   return attribute != nullptr &&
          attribute(&type, kMemoryType, reinterpret_cast<DevicePointer>(address)) == kSuccess &&
@@ -102,22 +103,22 @@ Registered& registered() {
   return ranges;
 }
 
-Result host_register(void* address, size_t bytes, unsigned flags) {
-  static auto* const real = driver<Result(void*, size_t, unsigned)>("cuMemHostRegister_v2");
+DriverResult host_register(void* address, size_t bytes, unsigned flags) {
+  static auto* const real = driver<DriverResult(void*, size_t, unsigned)>("cuMemHostRegister_v2");
   if ((flags & kIoMemory) == 0 || !is_doorbell(address)) return real(address, bytes, flags);
   if (!on_gpu(address)) return real(address, bytes, flags & ~kIoMemory);
   registered().add(address, bytes);
   return kSuccess;
 }
 
-Result host_unregister(void* address) {
-  static auto* const real = driver<Result(void*)>("cuMemHostUnregister");
+DriverResult host_unregister(void* address) {
+  static auto* const real = driver<DriverResult(void*)>("cuMemHostUnregister");
   return registered().remove(address) ? kSuccess : real(address);
 }
 
-Result host_device_pointer(DevicePointer* answer, void* address, unsigned flags) {
+DriverResult host_device_pointer(DevicePointer* answer, void* address, unsigned flags) {
   static auto* const real =
-      driver<Result(DevicePointer*, void*, unsigned)>("cuMemHostGetDevicePointer_v2");
+      driver<DriverResult(DevicePointer*, void*, unsigned)>("cuMemHostGetDevicePointer_v2");
   if (!registered().covers(address)) return real(answer, address, flags);
   *answer = reinterpret_cast<DevicePointer>(address);
   return kSuccess;
@@ -125,8 +126,8 @@ Result host_device_pointer(DevicePointer* answer, void* address, unsigned flags)
 
 /// cuGetProcAddress, or with a status, as since 12.0, cuGetProcAddress_v2.
 template <class... Status>
-Result get_proc_address(const char* name, void** answer, int version, uint64_t flags,
-                        Status... status);
+DriverResult get_proc_address(const char* name, void** answer, int version, uint64_t flags,
+                              Status... status);
 
 struct Replacement {
   std::string_view name;      // as cuGetProcAddress knows it
@@ -163,12 +164,12 @@ void replace(const char* name, int version, void** found) {
 }
 
 template <class... Status>
-Result get_proc_address(const char* name, void** answer, int version, uint64_t flags,
-                        Status... status) {
+DriverResult get_proc_address(const char* name, void** answer, int version, uint64_t flags,
+                              Status... status) {
   constexpr bool kSecond = sizeof...(Status) != 0;
-  static auto* const real = driver<Result(const char*, void**, int, uint64_t, Status...)>(
+  static auto* const real = driver<DriverResult(const char*, void**, int, uint64_t, Status...)>(
       kSecond ? "cuGetProcAddress_v2" : "cuGetProcAddress");
-  const Result result = real(name, answer, version, flags, status...);
+  const DriverResult result = real(name, answer, version, flags, status...);
   if (result == kSuccess) replace(name, version, answer);
   return result;
 }

@@ -276,7 +276,7 @@ void Fabric::announce(const PortNotice& port) const {
   page->subnet = port.subnet;
   page->gid_count = std::min<size_t>(port.gids.size(), PresentedDevice::kMaxGids);
   for (size_t i = 0; i < page->gid_count; ++i) {
-    const Gid& gid = port.gids[i];
+    const GidTableEntry& gid = port.gids[i];
     page->gid[i] = {gid.used, static_cast<uint32_t>(gid.network), gid.raw};
   }
   store<uint64_t>(&page->announced, 1);

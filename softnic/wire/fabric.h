@@ -61,7 +61,7 @@ struct PortNotice {
   bool ethernet = false;
   bool active = false;
   uint64_t subnet = 0;  // InfiniBand
-  std::vector<Gid> gids;
+  std::vector<GidTableEntry> gids;
 };
 
 /// Another NIC's slot file.

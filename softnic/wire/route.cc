@@ -12,8 +12,8 @@ namespace {
 
 constexpr uint16_t kLastUnicastLid = 0xbfff;
 
-bool holds(const std::vector<Gid>& table, const uint8_t (&gid)[16], Network network) {
-  return std::any_of(table.begin(), table.end(), [&](const Gid& entry) {
+bool holds(const std::vector<GidTableEntry>& table, const uint8_t (&gid)[16], Network network) {
+  return std::any_of(table.begin(), table.end(), [&](const GidTableEntry& entry) {
     return entry.used && entry.network == network &&
            std::memcmp(entry.raw.data(), gid, sizeof gid) == 0;
   });
@@ -73,7 +73,7 @@ PacketPath Router::infiniband(const AddressPath& path) const {
 }
 
 PacketPath Router::ethernet(const AddressPath& path) const {
-  const Gid& source = gids_[path.source_gid];
+  const GidTableEntry& source = gids_[path.source_gid];
   PacketPath route{.network = source.network};
   const uint16_t lid = lid_behind_mac(path);
   if (roce::is_remote(lid)) return beyond(path);
@@ -89,7 +89,7 @@ PacketPath Router::ethernet(const AddressPath& path) const {
 
 /// The path by UDP, which is IPv4 at both ends, or IPv6.
 PacketPath Router::beyond(const AddressPath& path) const {
-  const Gid& source = gids_[path.source_gid];
+  const GidTableEntry& source = gids_[path.source_gid];
   PacketPath route{.network = source.network};
   const uint16_t lid = lid_behind_mac(path);
   const auto address = remotes_ == nullptr ? std::nullopt : remotes_->address_of(lid);
@@ -119,7 +119,7 @@ PacketPath Router::way(const AddressVector& vector, uint8_t port) const {
   std::copy(std::begin(vector.route.rgid), std::end(vector.route.rgid), path.gid);
   if (fault_of(path) != nullptr) return {};
   PacketPath way = route(path);
-  const Gid& source = gids_[path.source_gid];
+  const GidTableEntry& source = gids_[path.source_gid];
   if (way.network == Network::kRoceV2)
     way.headers = is_ipv4(source.raw) ? kHeadersIpv4 : kHeadersIpv6;
   std::copy(source.raw.begin(), source.raw.end(), way.source);

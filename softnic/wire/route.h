@@ -21,8 +21,8 @@ class Router {
  public:
   /// All of them must outlive the router. With `remotes` IPv4 addresses that are no NIC's of the
   /// fabric are those of other hosts.
-  Router(const Fabric& fabric, const PresentedDevice& device, const std::vector<Gid>& gids,
-         roce::RemoteNics* remotes = nullptr)
+  Router(const Fabric& fabric, const PresentedDevice& device,
+         const std::vector<GidTableEntry>& gids, roce::RemoteNics* remotes = nullptr)
       : fabric_(fabric), device_(device), gids_(gids), remotes_(remotes) {}
 
   /// Why firmware refuses the path, or null.
@@ -53,7 +53,7 @@ class Router {
 
   const Fabric& fabric_;
   const PresentedDevice& device_;
-  const std::vector<Gid>& gids_;
+  const std::vector<GidTableEntry>& gids_;
   roce::RemoteNics* remotes_;
 };
 

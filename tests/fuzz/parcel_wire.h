@@ -55,6 +55,6 @@ struct ParcelWire {
     answers.emplace_back(packet, payload);
   }
 };
-static_assert(Wire<ParcelWire> && Replies<ParcelWire>);
+static_assert(PacketWire<ParcelWire> && Replies<ParcelWire>);
 
 }  // namespace peal::fuzz

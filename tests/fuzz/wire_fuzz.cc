@@ -52,7 +52,7 @@ struct Ground {
   Fabric home;
   Fabric away;
   PresentedDevice device;
-  std::vector<Gid> gids = gid_table(device, home.lid(), home.guid());
+  std::vector<GidTableEntry> gids = gid_table(device, home.lid(), home.guid());
   Router router{home, device, gids};
   RegionDescriptor lent = make_offer();
 };

@@ -129,7 +129,7 @@ struct WireEnd {
   uint64_t consumed(uint16_t lid) { return network.taken(me, nic_of(lid)); }
   bool lost(uint16_t, uint64_t) { return false; }
 };
-static_assert(softnic::Wire<WireEnd>);
+static_assert(softnic::PacketWire<WireEnd>);
 
 /// Answers to one peer.
 struct AnswersTo {

@@ -10,7 +10,7 @@
 
 namespace peal::softnic::abi {
 
-AddressPath path_of(const Nic& nic, const ibv_ah_attr& attr) {
+AddressPath path_of(const SoftwareNic& nic, const ibv_ah_attr& attr) {
   const PresentedDevice& device = nic.device();
   AddressPath path;
   path.port = attr.port_num;

@@ -62,7 +62,7 @@ uint32_t table_code(size_t entries, size_t least) {
   return static_cast<uint32_t>(std::countr_zero(std::bit_ceil(std::max(entries, least)) / least));
 }
 
-void present_general(const Nic& nic, const prm::Writer& capability) {
+void present_general(const SoftwareNic& nic, const prm::Writer& capability) {
   const PresentedDevice& device = nic.device();
   const Capability caps[] = {
       {{1, 15, 0}, nic.lid()},                                                // vhca_id
@@ -93,7 +93,7 @@ void present_general(const Nic& nic, const prm::Writer& capability) {
   for (const Capability& cap : caps) capability.set(cap.field, cap.value);
 }
 
-void present_roce(const Nic& nic, const prm::Writer& capability) {
+void present_roce(const SoftwareNic& nic, const prm::Writer& capability) {
   constexpr uint32_t kIpv4AndIpv6 = 1u << 1 | 1u << 2;
   constexpr uint32_t kVersions1And2 = 1u << 0 | 1u << 2;
   constexpr uint32_t kDestinationPort = 4791;  // of RoCE v2, assigned by IANA
@@ -113,9 +113,9 @@ void present_roce(const Nic& nic, const prm::Writer& capability) {
 
 }  // namespace
 
-void query_hca_cap(const Command& command) {
+void query_hca_cap(const DevxCommand& command) {
   require_lengths(command, prm::kHeaderBytes, prm::kQueryHcaCapOutBytes);
-  const Nic& nic = command.context.nic();
+  const SoftwareNic& nic = command.context.nic();
   prm::Writer capability = command.out.at(kAnswer);
   // Current and maximum values (bit 0) are the same: nothing here can be enabled or disabled.
   uint32_t type = command.in.get(prm::kOpMod) >> 1;
@@ -137,7 +137,7 @@ void query_hca_cap(const Command& command) {
   if (more) capability.set({4, 23, 23}, 1);  // dp_ordering_force
 }
 
-void query_hca_vport_context(const Command& command) {
+void query_hca_vport_context(const DevxCommand& command) {
   require_lengths(command, prm::kHeaderBytes, prm::kQueryHcaVportContextOutBytes);
   const PresentedDevice& device = command.context.nic().device();
   // Where there is one port its number is left out.
@@ -152,19 +152,19 @@ void query_hca_vport_context(const Command& command) {
   if (port == device.port) context.set({24, 31, 16}, command.context.nic().lid());  // lid
 }
 
-void query_lag(const Command& command) {
+void query_lag(const DevxCommand& command) {
   require_lengths(command, prm::kHeaderBytes, prm::kHeaderBytes);
   command.out.set({2, 2, 0}, command.context.nic().device().bonded > 1);  // lag_state
 }
 
-void query_roce_address(const Command& command) {
-  const Nic& nic = command.context.nic();
+void query_roce_address(const DevxCommand& command) {
+  const SoftwareNic& nic = command.context.nic();
   // An InfiniBand port has no RoCE addresses.
   const uint32_t port = command.in.get({2, 3, 0});
   if (!nic.device().ethernet || port > nic.device().ports) fail(prm::CommandSyndrome::kPort);
   const uint32_t index = command.in.get({2, 31, 16});
   if (index >= nic.gids().size()) fail(prm::CommandSyndrome::kPath);
-  const Gid& gid = nic.gids()[index];
+  const GidTableEntry& gid = nic.gids()[index];
   if (!gid.used) return;
   const prm::Writer layout = command.out.at(kAnswer);
   layout.set_gid(0, gid.raw.data());

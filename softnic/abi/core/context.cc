@@ -13,11 +13,11 @@
 
 namespace peal::softnic::abi {
 
-void require_port(Context& context, uint32_t port) {
+void require_port(VerbsContext& context, uint32_t port) {
   if (port < 1 || port > context.nic().device().ports) refuse(EINVAL);
 }
 
-void require_devx(Context& context) {
+void require_devx(VerbsContext& context) {
   if (context.nic().device().refuses_any(kRefuseDevx)) refuse(EINVAL);
 }
 
@@ -30,7 +30,7 @@ Buffer allocate_buffer(size_t bytes) {
   return Buffer(memory, [](std::byte* p) { std::free(p); });
 }
 
-Context::Context(ListedDevice& device)
+VerbsContext::VerbsContext(ListedDevice& device)
     : nic_(device.shared_nic()),
       // One descriptor a caller can poll, readable for this context's own events and while the NIC
       // has events that nobody has routed yet.
@@ -45,7 +45,7 @@ Context::Context(ListedDevice& device)
   context.abi_compat = __VERBS_ABI_IS_EXTENDED;
 }
 
-Context::~Context() {
+VerbsContext::~VerbsContext() {
   while (!objects_.empty()) {
     objects_.begin()->second->retire();
     objects_.erase(objects_.begin());
@@ -53,14 +53,14 @@ Context::~Context() {
   pthread_mutex_destroy(&verbs.context.mutex);
 }
 
-Context& Context::of(ibv_context* context) {
+VerbsContext& VerbsContext::of(ibv_context* context) {
   if (context == nullptr) refuse(EINVAL);
   auto* first = reinterpret_cast<std::byte*>(context) - offsetof(verbs_context, context) -
                 offsetof(ContextLayout, verbs);
-  return *static_cast<Context*>(reinterpret_cast<ContextLayout*>(first));
+  return *static_cast<VerbsContext*>(reinterpret_cast<ContextLayout*>(first));
 }
 
-void Context::keep(std::unique_ptr<Object> object) {
+void VerbsContext::keep(std::unique_ptr<Object> object) {
   auto key = std::pair(object->kind, object->number);
   try {
     objects_[key] = nullptr;
@@ -71,18 +71,18 @@ void Context::keep(std::unique_ptr<Object> object) {
   objects_[key] = std::move(object);
 }
 
-Object* Context::find(ObjectKind kind, uint32_t number) const {
+Object* VerbsContext::find(ObjectKind kind, uint32_t number) const {
   auto at = objects_.find({kind, number});
   return at == objects_.end() ? nullptr : at->second.get();
 }
 
-void Context::destroy(Object& object) {
+void VerbsContext::destroy(Object& object) {
   if (object.users != 0) refuse(EBUSY);
   require(object.retire());
   objects_.erase({object.kind, object.number});
 }
 
-bool Context::has_doorbell(const void* address) const {
+bool VerbsContext::has_doorbell(const void* address) const {
   for (auto at = objects_.lower_bound({ObjectKind::kUar, 0});
        at != objects_.end() && at->first.first == ObjectKind::kUar; ++at) {
     const std::byte* page = static_cast<Uar&>(*at->second).page.get();
@@ -91,7 +91,7 @@ bool Context::has_doorbell(const void* address) const {
   return false;
 }
 
-Uar& Context::verbs_uar() {
+Uar& VerbsContext::verbs_uar() {
   if (verbs_uar_ == nullptr) verbs_uar_ = adopt(make_uar(*this));
   return *verbs_uar_;
 }
@@ -110,9 +110,9 @@ ListedDevice::ListedDevice(const PresentedDevice& as, uint32_t place)
   keep(ibdev_path, sizeof ibdev_path, "/sys/class/infiniband/" + shown.name);
 }
 
-std::shared_ptr<Nic> ListedDevice::shared_nic() {
-  std::shared_ptr<Nic> open = nic.lock();
-  if (open == nullptr) nic = open = Nic::open(shown);
+std::shared_ptr<SoftwareNic> ListedDevice::shared_nic() {
+  std::shared_ptr<SoftwareNic> open = nic.lock();
+  if (open == nullptr) nic = open = SoftwareNic::open(shown);
   return open;
 }
 
@@ -183,7 +183,7 @@ __be64 ibv_get_device_guid(ibv_device* device) {
 
 int ibv_close_device(ibv_context* context) {
   return answer_error([&] {
-    if (process().contexts.erase(&Context::of(context)) == 0) refuse(EINVAL);
+    if (process().contexts.erase(&VerbsContext::of(context)) == 0) refuse(EINVAL);
   });
 }
 

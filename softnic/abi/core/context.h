@@ -51,25 +51,25 @@ class VerbsQp;
 struct ListedDevice : ibv_device {
   ListedDevice(const PresentedDevice& as, uint32_t place);
   /// The NIC that all contexts of the device share, opened by the first and closed with the last.
-  std::shared_ptr<Nic> shared_nic();
+  std::shared_ptr<SoftwareNic> shared_nic();
 
   const PresentedDevice shown;
   const uint32_t index;
-  std::weak_ptr<Nic> nic;
+  std::weak_ptr<SoftwareNic> nic;
   uint64_t memory_taken = 0;  // of kDeviceMemoryBytes, by all contexts
 };
 
 /// One opened device. Owns every object made through it; its destruction retires them all.
-class Context : public ContextLayout {
+class VerbsContext : public ContextLayout {
  public:
-  explicit Context(ListedDevice& device);
-  ~Context();
-  Context(const Context&) = delete;
-  Context& operator=(const Context&) = delete;
+  explicit VerbsContext(ListedDevice& device);
+  ~VerbsContext();
+  VerbsContext(const VerbsContext&) = delete;
+  VerbsContext& operator=(const VerbsContext&) = delete;
 
-  static Context& of(ibv_context* context);
+  static VerbsContext& of(ibv_context* context);
   ibv_context* handle() { return &verbs.context; }
-  Nic& nic() { return *nic_; }
+  SoftwareNic& nic() { return *nic_; }
 
   /// Keeps `object` under its kind and number and answers it.
   template <class T>
@@ -108,7 +108,7 @@ class Context : public ContextLayout {
  private:
   void keep(std::unique_ptr<Object> object);
 
-  std::shared_ptr<Nic> nic_;
+  std::shared_ptr<SoftwareNic> nic_;
   AnyReadable async_fd_;
   // In the place of the kernel's character device: clients duplicate and pass it on. An epoll set
   // takes no command: write and ioctl are refused.
@@ -119,7 +119,7 @@ class Context : public ContextLayout {
   std::map<std::pair<ObjectKind, uint32_t>, std::unique_ptr<Object>> objects_;
 };
 
-inline Nic& Object::nic() const { return owner.nic(); }
+inline SoftwareNic& Object::nic() const { return owner.nic(); }
 
 /// State above any device handle. Exists because the C interface has none to hang it on.
 struct Process {
@@ -131,7 +131,7 @@ struct Process {
 
   std::vector<std::unique_ptr<ListedDevice>>
       known;  // of every list so far: clients may hold them still
-  std::map<Context*, std::unique_ptr<Context>> contexts;
+  std::map<VerbsContext*, std::unique_ptr<VerbsContext>> contexts;
 
  private:
   std::vector<ListedDevice*> listed_;
@@ -161,24 +161,24 @@ int post_receive_slot(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad);
 int req_notify_slot(ibv_cq* cq, int solicited_only);
 int poll_cq_slot(ibv_cq* cq, int count, ibv_wc* wc);
 
-/// Destroys the object that a client knows by `handle`. Answers an errno: as Context::destroy.
+/// Destroys the object that a client knows by `handle`. Answers an errno: as VerbsContext::destroy.
 template <class T, class Handle>
 int destroy_handle(Handle* handle) {
-  return answer_error([&] { Context::of(handle->context).destroy(*static_cast<T*>(handle)); });
+  return answer_error([&] { VerbsContext::of(handle->context).destroy(*static_cast<T*>(handle)); });
 }
 
 /// Throws EINVAL unless the device has that port.
-void require_port(Context& context, uint32_t port);
+void require_port(VerbsContext& context, uint32_t port);
 
 /// Nanoseconds since 1970 at that tick of the device's clock. Time stamps of completions count its
 /// ticks: nanoseconds of CLOCK_MONOTONIC.
 uint64_t wall_clock_of(uint64_t tick);
 
 /// Throws EINVAL unless the context has DEVX, as the kernel does for one without a user id.
-void require_devx(Context& context);
+void require_devx(VerbsContext& context);
 
 /// Takes events off the NIC and hands each to the context that owns its object.
-void route_events(Nic& nic);
+void route_events(SoftwareNic& nic);
 
 /// Queues the cookie of everyone who subscribed to that event of the object, by the firmware's
 /// number.
@@ -186,7 +186,7 @@ void tell_subscribers(Object& object, uint16_t event);
 
 /// Destroys `object`, once its `events` are acknowledged, and what waits to be told of it under the
 /// handle `named`: the next object of that number hears nothing of this one. Answers an errno:
-/// EBUSY when nobody acknowledged in time, or as Context::destroy throws.
+/// EBUSY when nobody acknowledged in time, or as VerbsContext::destroy throws.
 int destroy_with_events(ibv_context* context, Object& object, Reporter& events, const void* named);
 
 }  // namespace peal::softnic::abi

@@ -14,7 +14,7 @@ uint32_t require_ok(const Created& created) {
   return created.number;
 }
 
-void require_lengths(const Command& command, size_t in, size_t out) {
+void require_lengths(const DevxCommand& command, size_t in, size_t out) {
   size_t have = command.in.size();
   // A list of page addresses may follow a queue's context; with a umem behind it nobody reads it.
   bool pages = in == prm::kQueueCommandBytes && have > in && (have - in) % 8 == 0;
@@ -23,7 +23,7 @@ void require_lengths(const Command& command, size_t in, size_t out) {
     fail(prm::CommandSyndrome::kLength, CommandStatus::kBadOutputLength);
 }
 
-Object& required(const Command& command, ObjectKind kind, uint32_t number) {
+Object& required(const DevxCommand& command, ObjectKind kind, uint32_t number) {
   constexpr Row<ObjectKind, prm::CommandSyndrome> kUnknown[] = {
       {ObjectKind::kUmem, prm::CommandSyndrome::kUnknownUmem},
       {ObjectKind::kUar, prm::CommandSyndrome::kUarPage},
@@ -37,7 +37,7 @@ Object& required(const Command& command, ObjectKind kind, uint32_t number) {
   return *found;
 }
 
-Umem& umem_of(const Command& command, uint32_t id) {
+Umem& umem_of(const DevxCommand& command, uint32_t id) {
   return static_cast<Umem&>(required(command, ObjectKind::kUmem, id));
 }
 
@@ -61,7 +61,7 @@ mlx5::DoorbellRecord* doorbell_record(const Umem& umem, uint64_t offset) {
       slice(umem, offset, sizeof(mlx5::DoorbellRecord), alignof(mlx5::DoorbellRecord)));
 }
 
-mlx5dv_devx_obj* create_pd(const Command& command) {
+mlx5dv_devx_obj* create_pd(const DevxCommand& command) {
   require_lengths(command, prm::kHeaderBytes, prm::kHeaderBytes);
   auto pd = std::make_unique<Pd>(command.context, ObjectKind::kPd);
   pd->number = pd->pdn = pd->handle = require_ok(command.context.nic().allocate_pd());

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 
 #include "softnic/abi/core/context.h"
 #include "softnic/abi/core/memory.h"
@@ -31,14 +30,14 @@ void require_ok(const Refusal& refusal);
 uint32_t require_ok(const Created& created);
 
 /// One command on its way through.
-struct Command {
-  Context& context;
+struct DevxCommand {
+  VerbsContext& context;
   prm::Reader in;
   prm::Writer out;
 };
 
 /// Exact input size, or at least `in` plus whole page entries where `in` is a queue command.
-void require_lengths(const Command& command, size_t in, size_t out);
+void require_lengths(const DevxCommand& command, size_t in, size_t out);
 
 /// Handle of a queue pair made by CREATE_QP, and so on. Freed through the context's table.
 struct DevxQp : QpObject, mlx5dv_devx_obj {
@@ -50,20 +49,20 @@ struct DevxCq : CqObject, mlx5dv_devx_obj {
   uint32_t max_count = 0;
   bool doorbell_on_gpu = false;
 };
-mlx5dv_devx_obj* create_cq(const Command& command);
-mlx5dv_devx_obj* create_qp(const Command& command);
-mlx5dv_devx_obj* create_pd(const Command& command);
-void query_cq(const Command& command, CqObject& cq);
-void modify_cq(const Command& command, CqObject& cq);
-void query_qp(const Command& command, QpObject& qp);
-void modify_qp(const Command& command, QpObject& qp);
-void query_hca_cap(const Command& command);
-void query_roce_address(const Command& command);
-void query_lag(const Command& command);
-void query_hca_vport_context(const Command& command);
+mlx5dv_devx_obj* create_cq(const DevxCommand& command);
+mlx5dv_devx_obj* create_qp(const DevxCommand& command);
+mlx5dv_devx_obj* create_pd(const DevxCommand& command);
+void query_cq(const DevxCommand& command, CqObject& cq);
+void modify_cq(const DevxCommand& command, CqObject& cq);
+void query_qp(const DevxCommand& command, QpObject& qp);
+void modify_qp(const DevxCommand& command, QpObject& qp);
+void query_hca_cap(const DevxCommand& command);
+void query_roce_address(const DevxCommand& command);
+void query_lag(const DevxCommand& command);
+void query_hca_vport_context(const DevxCommand& command);
 
 /// Umem by id, and `bytes` of it at `offset`, aligned in memory to `alignment`.
-Umem& umem_of(const Command& command, uint32_t id);
+Umem& umem_of(const DevxCommand& command, uint32_t id);
 std::byte* slice(const Umem& umem, uint64_t offset, uint64_t bytes, uint64_t alignment);
 /// The same for the entries of a queue, whose place its context must be able to say.
 std::byte* queue_slice(const Umem& umem, uint64_t offset, uint64_t bytes, uint64_t alignment);
@@ -71,6 +70,6 @@ std::byte* queue_slice(const Umem& umem, uint64_t offset, uint64_t bytes, uint64
 mlx5::DoorbellRecord* doorbell_record(const Umem& umem, uint64_t offset);
 
 /// An object that a command names by number. Another context's number is as unknown as any.
-Object& required(const Command& command, ObjectKind kind, uint32_t number);
+Object& required(const DevxCommand& command, ObjectKind kind, uint32_t number);
 
 }  // namespace peal::softnic::abi::devx

@@ -20,7 +20,7 @@ void check_context(const prm::Reader& context) {
 
 }  // namespace
 
-mlx5dv_devx_obj* create_cq(const Command& command) {
+mlx5dv_devx_obj* create_cq(const DevxCommand& command) {
   require_lengths(command, prm::kQueueCommandBytes, prm::kHeaderBytes);
   prm::Reader context = command.in.at(prm::create_cq::kContext);
   check_context(context);
@@ -54,7 +54,7 @@ mlx5dv_devx_obj* create_cq(const Command& command) {
   return command.context.adopt(std::move(cq));
 }
 
-void query_cq(const Command& command, CqObject& cq) {
+void query_cq(const DevxCommand& command, CqObject& cq) {
   require_lengths(command, prm::kHeaderBytes, prm::kQueueCommandBytes);
   const CompletionQueueConfig& config = cq.config;
   prm::Writer context = command.out.at(prm::create_cq::kContext);
@@ -77,7 +77,7 @@ void query_cq(const Command& command, CqObject& cq) {
   context.set(cqc::kConsumerCounter, Be32::from_raw(consumed).host());
 }
 
-void modify_cq(const Command& command, CqObject& cq) {
+void modify_cq(const DevxCommand& command, CqObject& cq) {
   constexpr uint32_t kModeration = 0x3;
   require_lengths(command, prm::kQueueCommandBytes, prm::kHeaderBytes);
   uint32_t select = command.in.get(prm::modify_cq::kSelect);

@@ -15,7 +15,7 @@ namespace {
 
 class EventChannel : public Object, public mlx5dv_devx_event_channel {
  public:
-  explicit EventChannel(Context& of)
+  explicit EventChannel(VerbsContext& of)
       : Object(ObjectKind::kEventChannel, of),
         mlx5dv_devx_event_channel{},
         cookies(std::make_shared<WakingQueue<uint64_t>>(EFD_NONBLOCK)),
@@ -53,7 +53,7 @@ extern "C" {
 mlx5dv_devx_event_channel* mlx5dv_devx_create_event_channel(
     ibv_context* handle, mlx5dv_devx_create_event_channel_flags flags) {
   return answer_pointer([&]() -> mlx5dv_devx_event_channel* {
-    Context& context = Context::of(handle);
+    VerbsContext& context = VerbsContext::of(handle);
     require_devx(context);
     if (flags != MLX5DV_DEVX_CREATE_EVENT_CHANNEL_FLAGS_OMIT_EV_DATA) refuse(EOPNOTSUPP);
     auto channel = std::make_unique<EventChannel>(context);

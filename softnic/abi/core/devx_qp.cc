@@ -14,19 +14,19 @@ namespace qpc = prm::qpc;
 
 /// A queue pair may ask for the default of any clock, and for the format of one that there is; a
 /// NIC that has ticks only does not know the field.
-bool has_timestamps(Clock clock, uint32_t format) {
+bool has_timestamps(TimestampSupport clock, uint32_t format) {
   switch (format) {
     case qpc::kFreeRunning:
-      return clock != Clock::kRealTime;
+      return clock != TimestampSupport::kRealTime;
     case qpc::kDefaultFormat:
     case qpc::kRealTime:
-      return clock != Clock::kFree;
+      return clock != TimestampSupport::kFree;
     default:
       return false;
   }
 }
 
-void check_modes(const Command& command, const prm::Reader& context) {
+void check_modes(const DevxCommand& command, const prm::Reader& context) {
   if (command.in.test(prm::kNumber)) fail(CommandSyndrome::kInputNumber);  // no reserved numbers
   auto service = static_cast<Service>(context.get(qpc::kService));
   if (service != Service::kReliable && service != Service::kDcInitiator)
@@ -39,7 +39,8 @@ void check_modes(const Command& command, const prm::Reader& context) {
 }
 
 /// Places both queues in their umem and answers it.
-Umem& place_queues(const Command& command, const prm::Reader& context, QueuePairConfig* config) {
+Umem& place_queues(const DevxCommand& command, const prm::Reader& context,
+                   QueuePairConfig* config) {
   bool has_sq = !context.test(qpc::kNoSendQueue);
   uint32_t rq_type = context.get(qpc::kRqType);
   // A DC initiator receives nothing, whatever its context says.
@@ -78,7 +79,7 @@ uint32_t merged_access(const prm::Reader& context, uint32_t mask, uint32_t acces
   return access;
 }
 
-void read_init(const Nic& nic, const prm::Reader& context, QueuePairAttributes* to) {
+void read_init(const SoftwareNic& nic, const prm::Reader& context, QueuePairAttributes* to) {
   const uint32_t port = context.get(qpc::kPort);
   if (port < 1 || port > nic.device().ports) fail(CommandSyndrome::kPort);
   to->path.pkey_index = static_cast<uint16_t>(context.get(qpc::kPkeyIndex));
@@ -91,7 +92,7 @@ void read_init(const Nic& nic, const prm::Reader& context, QueuePairAttributes* 
   to->dc_access_key = context.wide(qpc::kDcAccessKey);
 }
 
-void read_path(const Nic& nic, const prm::Reader& context, QueuePairAttributes* to) {
+void read_path(const SoftwareNic& nic, const prm::Reader& context, QueuePairAttributes* to) {
   const bool ethernet = nic.device().ethernet;
   AddressPath& path = to->path;
   path.lid = static_cast<uint16_t>(context.get(qpc::kRemoteLid));
@@ -148,7 +149,7 @@ void read_rtr(const QpObject& qp, const prm::Reader& context, QueuePairAttribute
   read_ordering(device, context, to);
 }
 
-void read_rts(const Nic& nic, const prm::Reader& context, QueuePairAttributes* to) {
+void read_rts(const SoftwareNic& nic, const prm::Reader& context, QueuePairAttributes* to) {
   to->log_initiator_depth = static_cast<uint8_t>(context.get(qpc::kLogInitiatorDepth));
   if (to->log_initiator_depth > nic.device().log_initiator_depth) fail(CommandSyndrome::kQueueSize);
   to->ack_timeout = static_cast<uint8_t>(context.get(qpc::kAckTimeout));
@@ -159,7 +160,7 @@ void read_rts(const Nic& nic, const prm::Reader& context, QueuePairAttributes* t
 
 /// The port of a bond that packets leave by. Without the option bit the field is not looked at;
 /// where no ports are bonded it is taken and means nothing.
-void read_lag_port(const Nic& nic, const prm::Reader& context, QueuePairAttributes* to) {
+void read_lag_port(const SoftwareNic& nic, const prm::Reader& context, QueuePairAttributes* to) {
   const uint32_t port = context.get(qpc::kLagPort);
   if (port > nic.device().lag_ports()) fail(CommandSyndrome::kPort);
   to->lag_port = nic.device().bonded > 1 ? static_cast<uint8_t>(port) : uint8_t{0};
@@ -256,7 +257,7 @@ void write_config(const QueuePairConfig& config, const prm::Writer& context) {
 
 }  // namespace
 
-mlx5dv_devx_obj* create_qp(const Command& command) {
+mlx5dv_devx_obj* create_qp(const DevxCommand& command) {
   require_lengths(command, prm::kQueueCommandBytes, prm::kHeaderBytes);
   prm::Reader context = command.in.at(prm::create_qp::kContext);
   check_modes(command, context);
@@ -290,7 +291,7 @@ mlx5dv_devx_obj* create_qp(const Command& command) {
   return command.context.adopt(std::move(qp));
 }
 
-void modify_qp(const Command& command, QpObject& qp) {
+void modify_qp(const DevxCommand& command, QpObject& qp) {
   auto opcode = static_cast<CommandOpcode>(command.in.get(prm::kOpcode));
   const Transition step = right_of(kTransitions, opcode, kNone);
   if (step == kNone) refuse(EINVAL);
@@ -316,7 +317,7 @@ void modify_qp(const Command& command, QpObject& qp) {
   require_ok(qp.nic().modify_qp(qp.number, from, to));
 }
 
-void query_qp(const Command& command, QpObject& qp) {
+void query_qp(const DevxCommand& command, QpObject& qp) {
   require_lengths(command, prm::kHeaderBytes, prm::kQueueCommandBytes);
   QueuePairAttributes now;
   require_ok(qp.nic().query_qp(qp.number, &now));

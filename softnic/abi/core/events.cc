@@ -58,7 +58,7 @@ Reporter& reporter_of(const ibv_async_event& event) {
 }
 
 /// Queues the event if the context has a verbs object of that number; every context has the port.
-bool deliver(Context& context, const AsyncEvent& event) {
+bool deliver(VerbsContext& context, const AsyncEvent& event) {
   ibv_async_event answer = {};
   answer.event_type = name_of(event);
   if (of_port(answer.event_type)) {
@@ -86,7 +86,7 @@ bool deliver(Context& context, const AsyncEvent& event) {
 }
 
 /// Takes this context's next event, routing the NIC's first.
-bool take(Context& context, ibv_async_event* event) {
+bool take(VerbsContext& context, ibv_async_event* event) {
   route_events(context.nic());
   return context.events.take([&](const ibv_async_event& next) {
     *event = next;
@@ -98,7 +98,7 @@ bool take(Context& context, ibv_async_event* event) {
 
 }  // namespace
 
-void route_events(Nic& nic) {
+void route_events(SoftwareNic& nic) {
   AsyncEvent event;
   while (nic.next_event(&event))
     for (auto& [context, owner] : process().contexts) {
@@ -111,7 +111,7 @@ int destroy_with_events(ibv_context* handle, Object& object, Reporter& events, c
   const bool acknowledged = events.wait_acknowledged();
   return answer_error([&] {
     if (!acknowledged) refuse(EBUSY);
-    Context& context = Context::of(handle);
+    VerbsContext& context = VerbsContext::of(handle);
     context.destroy(object);
     route_events(context.nic());  // nobody has this one's any more
     // In a union of pointers any names the handle.
@@ -140,7 +140,7 @@ extern "C" {
 int ibv_get_async_event(ibv_context* handle, ibv_async_event* event) {
   return take_or_wait(handle->async_fd, [&] {
     int taken = 0;
-    const int error = answer_error([&] { taken = take(Context::of(handle), event); });
+    const int error = answer_error([&] { taken = take(VerbsContext::of(handle), event); });
     return error == 0 ? taken : -1;
   });
 }
@@ -154,7 +154,7 @@ void ibv_ack_async_event(ibv_async_event* event) {
 
 ibv_comp_channel* ibv_create_comp_channel(ibv_context* handle) {
   return answer_pointer([&]() -> ibv_comp_channel* {
-    Context& context = Context::of(handle);
+    VerbsContext& context = VerbsContext::of(handle);
     auto channel = std::make_unique<CompletionChannel>(context);
     channel->number = context.next_number();
     channel->context = handle;

@@ -21,7 +21,7 @@ void explain(const char* why, char* error, size_t bytes) {
 /// 0, or errno with the reason in `error`.
 int set_faults(const char* plan, char* error, size_t bytes) {
   return answer_error([&] {
-    std::vector<std::shared_ptr<Nic>> open;
+    std::vector<std::shared_ptr<SoftwareNic>> open;
     for (const auto& device : process().known) {
       if (auto nic = device->nic.lock()) open.push_back(std::move(nic));
     }
@@ -75,7 +75,7 @@ int peal_softnic_is_doorbell(const void* address) {
 /// `place` (of `bytes`) the folder of its files. Answers 0 or an errno value.
 int peal_softnic_fabric(ibv_context* context, uint64_t* number, char* place, size_t bytes) {
   return answer_error([&] {
-    const Nic& nic = Context::of(context).nic();
+    const SoftwareNic& nic = VerbsContext::of(context).nic();
     *number = nic.fabric();
     explain(nic.directory().c_str(), place, bytes);
   });
@@ -84,7 +84,7 @@ int peal_softnic_fabric(ibv_context* context, uint64_t* number, char* place, siz
 /// The queues of this device will be in host memory: its engine stays on the CPU, whatever memory
 /// is registered (PEAL_SOFTNIC_ENGINE=auto). Answers 0 or an errno value.
 int peal_softnic_keep_on_cpu(ibv_context* context) {
-  return answer_error([&] { Context::of(context).nic().keep_on_cpu(); });
+  return answer_error([&] { VerbsContext::of(context).nic().keep_on_cpu(); });
 }
 
 /// Why things fail, in `text` (of `bytes`), "" where there is nothing to say: without a context
@@ -93,7 +93,7 @@ int peal_softnic_keep_on_cpu(ibv_context* context) {
 void peal_softnic_why(ibv_context* context, char* text, size_t bytes) {
   explain(why_refused(), text, bytes);
   if (context == nullptr) return;
-  answer_error([&] { explain(Context::of(context).nic().trouble().c_str(), text, bytes); });
+  answer_error([&] { explain(VerbsContext::of(context).nic().trouble().c_str(), text, bytes); });
 }
 
 }  // extern "C"

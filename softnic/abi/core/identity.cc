@@ -16,7 +16,7 @@
 namespace peal::softnic::abi {
 namespace {
 
-ibv_device_attr describe_device(Nic& nic) {
+ibv_device_attr describe_device(SoftwareNic& nic) {
   ibv_device_attr attr = {};
   std::strcpy(attr.fw_ver, nic.on_gpu() ? "0.1.0 softnic-gpu" : "0.1.0 softnic-cpu");
   attr.node_guid = attr.sys_image_guid = Be64(nic.guid()).raw;
@@ -52,7 +52,7 @@ ibv_device_attr describe_device(Nic& nic) {
 int query_device_ex_slot(ibv_context* handle, const ibv_query_device_ex_input* input,
                          ibv_device_attr_ex* attr, size_t attr_bytes) {
   return answer_error([&] {
-    Context& context = Context::of(handle);
+    VerbsContext& context = VerbsContext::of(handle);
     if (input != nullptr && input->comp_mask != 0) refuse(EINVAL);
     if (attr_bytes < sizeof(ibv_device_attr)) refuse(EINVAL);
     ibv_device_attr_ex description = {};
@@ -74,7 +74,7 @@ uint64_t wall_clock_of(uint64_t tick) {
 
 int query_rt_values_slot(ibv_context* handle, ibv_values_ex* values) {
   return answer_error([&] {
-    Context::of(handle);
+    VerbsContext::of(handle);
     if ((values->comp_mask & ~uint32_t{IBV_VALUES_MASK_RAW_CLOCK}) != 0) refuse(EINVAL);
     if (values->comp_mask == 0) return;
     // Ticks, whatever the field is called: a client multiplies by hca_core_clock.
@@ -86,7 +86,7 @@ int query_rt_values_slot(ibv_context* handle, ibv_values_ex* values) {
 extern "C" {
 
 int ibv_query_device(ibv_context* handle, ibv_device_attr* attr) {
-  return answer_error([&] { *attr = describe_device(Context::of(handle).nic()); });
+  return answer_error([&] { *attr = describe_device(VerbsContext::of(handle).nic()); });
 }
 
 const char* ibv_get_sysfs_path() { return "/sys"; }
@@ -110,7 +110,7 @@ bool mlx5dv_is_supported(ibv_device* device) { return process().find(device) != 
 
 int mlx5dv_query_device(ibv_context* handle, mlx5dv_context* attr) {
   return answer_error([&] {
-    Context::of(handle);
+    VerbsContext::of(handle);
     uint64_t asked = attr->comp_mask;
     std::memset(attr, 0, offsetof(mlx5dv_context, cqe_comp_caps));
     attr->flags = MLX5DV_CONTEXT_FLAGS_CQE_V1;
@@ -127,7 +127,7 @@ int mlx5dv_query_device(ibv_context* handle, mlx5dv_context* attr) {
 
 int mlx5dv_get_clock_info(ibv_context* handle, mlx5dv_clock_info* info) {
   return answer_error([&] {
-    Context::of(handle);
+    VerbsContext::of(handle);
     const uint64_t tick = monotonic_ns();
     *info = {.nsec = wall_clock_of(tick),
              .last_cycles = tick,
@@ -141,7 +141,7 @@ int mlx5dv_get_clock_info(ibv_context* handle, mlx5dv_clock_info* info) {
 // Newer than the headers we compile with. No second PCIe function, so no path.
 int mlx5dv_get_data_direct_sysfs_path(ibv_context* handle, char*, size_t) {
   return answer_error([&] {
-    Context::of(handle);
+    VerbsContext::of(handle);
     refuse(ENODEV);
   });
 }

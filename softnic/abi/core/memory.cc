@@ -47,7 +47,7 @@ void check_access(unsigned access) {
 }
 
 /// What the memory of a key must be.
-void check_place(Nic& nic, const Key& key) {
+void check_place(SoftwareNic& nic, const Key& key) {
   check_range(key.memory, key.bytes);
   // Pages are translated whole: the kernel refuses an iova with another offset in its page.
   if ((reinterpret_cast<uintptr_t>(key.memory) ^ key.iova) % kPageBytes != 0) refuse(EINVAL);
@@ -56,7 +56,7 @@ void check_place(Nic& nic, const Key& key) {
 }
 
 ibv_mr* register_memory(ibv_pd* pd, void* address, size_t bytes, uint64_t iova, unsigned access) {
-  Context& context = Context::of(pd->context);
+  VerbsContext& context = VerbsContext::of(pd->context);
   check_access(access);
   const bool relaxed = (access & IBV_ACCESS_RELAXED_ORDERING) != 0;
   if (context.nic().device().relaxed_only && !relaxed) refuse(EINVAL);
@@ -119,7 +119,7 @@ void change_region(MrObject& region, const Change& to) {
 
 /// A dma-buf names memory that only its exporter can reach: never registrable here. EBADF for no
 /// descriptor at all is how clients learn that the kernel knows the call.
-[[noreturn]] void refuse_dmabuf(const Nic& nic, int fd) {
+[[noreturn]] void refuse_dmabuf(const SoftwareNic& nic, int fd) {
   const bool known = nic.device().dma_buf != DmaBufSupport::kNone;
   refuse(known && fcntl(fd, F_GETFD) < 0 ? EBADF : EOPNOTSUPP);
 }
@@ -139,7 +139,7 @@ uint64_t umem_page(const mlx5dv_devx_umem_in& in) {
 }
 
 /// The kernel's rules for a GPU's memory that differ from those of memory regions.
-void check_gpu_umem(const Nic& nic, const mlx5dv_devx_umem_in& in) {
+void check_gpu_umem(const SoftwareNic& nic, const mlx5dv_devx_umem_in& in) {
   const PresentedDevice& device = nic.device();
   if ((in.comp_mask & MLX5DV_UMEM_MASK_DMABUF) != 0) {
     // libmlx5 itself refuses -1; a kernel that does not know the attribute says so of any other.
@@ -151,7 +151,7 @@ void check_gpu_umem(const Nic& nic, const mlx5dv_devx_umem_in& in) {
 }
 
 mlx5dv_devx_umem* register_umem(ibv_context* handle, const mlx5dv_devx_umem_in& in) {
-  Context& context = Context::of(handle);
+  VerbsContext& context = VerbsContext::of(handle);
   require_devx(context);
   if ((in.comp_mask & ~uint64_t{MLX5DV_UMEM_MASK_DMABUF}) != 0) refuse(EOPNOTSUPP);
   check_gpu_umem(context.nic(), in);
@@ -171,14 +171,14 @@ mlx5dv_devx_umem* register_umem(ibv_context* handle, const mlx5dv_devx_umem_in& 
 
 }  // namespace
 
-uint32_t nic_access(const Nic& nic, unsigned access) {
+uint32_t nic_access(const SoftwareNic& nic, unsigned access) {
   if (nic.device().refuses_any(kRefuseRelaxedOrdering)) access &= ~kRelaxedOrdering;
   return access & kNicAccess;
 }
 
 std::unique_ptr<MrObject> make_region(ibv_pd* pd, Key key) {
   auto& domain = *static_cast<Pd*>(pd);
-  Context& context = Context::of(pd->context);
+  VerbsContext& context = VerbsContext::of(pd->context);
   key.pd = domain.pdn;
   auto region = std::make_unique<MrObject>(context);
   region->number = require(context.nic().register_memory(key));
@@ -192,7 +192,8 @@ std::unique_ptr<MrObject> make_region(ibv_pd* pd, Key key) {
   return region;
 }
 
-bool require_reachable(Nic& nic, const void* address, size_t bytes, bool writable, MemoryUse use) {
+bool require_reachable(SoftwareNic& nic, const void* address, size_t bytes, bool writable,
+                       MemoryUse use) {
   if (nic.device().refuses_any(kRefusePeermem) && nic.is_gpu_memory(address)) refuse(EFAULT);
   if (nic.admit(address, use)) {
     const std::byte* const end = nic.on_gpu() ? static_cast<const std::byte*>(address) + bytes - 1
@@ -250,7 +251,7 @@ Buffer make_unmappable_page() {
 
 /// A page of its own: a GPU's, or the host's, shared so that a fork cannot move it away from a GPU
 /// that has it mapped.
-Buffer make_uar_page(Nic& nic) {
+Buffer make_uar_page(SoftwareNic& nic) {
   if (nic.device().refuses_any(kRefuseUar)) return make_unmappable_page();
   if (const auto on_gpu = nic.gpu_page(kUarBytes)) {
     return Buffer(on_gpu.get(), [on_gpu](std::byte*) {});
@@ -260,7 +261,7 @@ Buffer make_uar_page(Nic& nic) {
 
 }  // namespace
 
-std::unique_ptr<Uar> make_uar(Context& context) {
+std::unique_ptr<Uar> make_uar(VerbsContext& context) {
   auto uar = std::make_unique<Uar>(context);
   uar->page = make_uar_page(context.nic());
   uar->number = uar->page_id = require(context.nic().attach_uar(uar->page.get()));
@@ -278,7 +279,7 @@ ibv_pd* alloc_parent_domain_slot(ibv_context* handle, ibv_parent_domain_init_att
     if ((attr->comp_mask & ~kKnown) != 0) refuse(EOPNOTSUPP);
     bool custom = (attr->comp_mask & kAllocators) != 0;
     if (custom && (attr->alloc == nullptr || attr->free == nullptr)) refuse(EINVAL);
-    Context& context = Context::of(handle);
+    VerbsContext& context = VerbsContext::of(handle);
     auto& real = *static_cast<Pd*>(attr->pd);
     if (real.kind != ObjectKind::kPd || &real.owner != &context) refuse(EINVAL);
     auto domain = std::make_unique<Pd>(context, ObjectKind::kParentDomain);
@@ -298,7 +299,7 @@ ibv_pd* alloc_parent_domain_slot(ibv_context* handle, ibv_parent_domain_init_att
 ibv_td* alloc_td_slot(ibv_context* handle, ibv_td_init_attr* attr) {
   return answer_pointer([&]() -> ibv_td* {
     if (attr == nullptr || attr->comp_mask != 0) refuse(EINVAL);
-    Context& context = Context::of(handle);
+    VerbsContext& context = VerbsContext::of(handle);
     auto domain = std::make_unique<ThreadDomain>(context);
     domain->number = context.next_number();
     domain->context = handle;
@@ -312,7 +313,7 @@ extern "C" {
 
 ibv_pd* ibv_alloc_pd(ibv_context* handle) {
   return answer_pointer([&]() -> ibv_pd* {
-    Context& context = Context::of(handle);
+    VerbsContext& context = VerbsContext::of(handle);
     auto pd = std::make_unique<Pd>(context, ObjectKind::kPd);
     pd->number = pd->pdn = pd->handle = require(context.nic().allocate_pd());
     return context.adopt(std::move(pd));
@@ -338,14 +339,15 @@ ibv_mr* ibv_reg_mr(ibv_pd* pd, void* address, size_t bytes, int access) {
 }
 
 ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, uint64_t, size_t, uint64_t, int fd, int) {
-  return answer_pointer([&]() -> ibv_mr* { refuse_dmabuf(Context::of(pd->context).nic(), fd); });
+  return answer_pointer(
+      [&]() -> ibv_mr* { refuse_dmabuf(VerbsContext::of(pd->context).nic(), fd); });
 }
 
 // Newer than the headers we compile with; data direct needs a second PCIe function.
 ibv_mr* mlx5dv_reg_dmabuf_mr(ibv_pd* pd, uint64_t, size_t, uint64_t, int fd, int, int mlx5_access) {
   return answer_pointer([&]() -> ibv_mr* {
     if (mlx5_access != 0) refuse(EOPNOTSUPP);
-    refuse_dmabuf(Context::of(pd->context).nic(), fd);
+    refuse_dmabuf(VerbsContext::of(pd->context).nic(), fd);
   });
 }
 
@@ -385,7 +387,7 @@ int mlx5dv_devx_umem_dereg(mlx5dv_devx_umem* handle) {
 mlx5dv_devx_uar* mlx5dv_devx_alloc_uar(ibv_context* handle, uint32_t flags) {
   return answer_pointer([&]() -> mlx5dv_devx_uar* {
     constexpr uint32_t kDedicated = 1u << 31;
-    Context& context = Context::of(handle);
+    VerbsContext& context = VerbsContext::of(handle);
     if (flags != MLX5DV_UAR_ALLOC_TYPE_BF && flags != MLX5DV_UAR_ALLOC_TYPE_NC &&
         flags != kDedicated)
       refuse(EOPNOTSUPP);
@@ -400,7 +402,7 @@ void mlx5dv_devx_free_uar(mlx5dv_devx_uar* handle) {
   if (handle == nullptr) return;
   answer_error([&] {
     auto& uar = *static_cast<Uar*>(handle);
-    Context& context = uar.owner;
+    VerbsContext& context = uar.owner;
     // Like the real library: the singleton lives as long as its context.
     if (&uar != context.shared_uar) context.destroy(uar);
   });

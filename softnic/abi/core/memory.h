@@ -36,7 +36,9 @@ inline constexpr size_t kUarRegisterOffset = 0x800;
 /// Protection domain, or a parent domain that stands for one.
 class Pd : public Object, public ibv_pd, public mlx5dv_devx_obj {
  public:
-  Pd(Context& of, ObjectKind of_kind) : Object(of_kind, of), ibv_pd{} { context = of.handle(); }
+  Pd(VerbsContext& of, ObjectKind of_kind) : Object(of_kind, of), ibv_pd{} {
+    context = of.handle();
+  }
   Refusal retire() override { return kind == ObjectKind::kPd ? nic().free_pd(pdn) : Refusal{}; }
 
   uint32_t pdn = 0;
@@ -45,49 +47,50 @@ class Pd : public Object, public ibv_pd, public mlx5dv_devx_obj {
 
 class ThreadDomain : public Object, public ibv_td {
  public:
-  explicit ThreadDomain(Context& of) : Object(ObjectKind::kThreadDomain, of), ibv_td{} {}
+  explicit ThreadDomain(VerbsContext& of) : Object(ObjectKind::kThreadDomain, of), ibv_td{} {}
 };
 
-class MrObject : public NicObject<ObjectKind::kKey, &Nic::deregister_memory>, public ibv_mr {
+class MrObject : public NicObject<ObjectKind::kKey, &SoftwareNic::deregister_memory>,
+                 public ibv_mr {
  public:
-  explicit MrObject(Context& of) : NicObject(of), ibv_mr{} {}
+  explicit MrObject(VerbsContext& of) : NicObject(of), ibv_mr{} {}
 
   Key config;
 };
 
 class Umem : public Object, public mlx5dv_devx_umem {
  public:
-  explicit Umem(Context& of) : Object(ObjectKind::kUmem, of), mlx5dv_devx_umem{} {}
+  explicit Umem(VerbsContext& of) : Object(ObjectKind::kUmem, of), mlx5dv_devx_umem{} {}
   std::byte* memory = nullptr;
   uint64_t bytes = 0;
   uint64_t page = 0;    // by which the NIC knows it: queues begin at multiples of its 64th
   bool on_gpu = false;  // not to be touched by this process
 };
 
-class Uar : public NicObject<ObjectKind::kUar, &Nic::detach_uar>, public mlx5dv_devx_uar {
+class Uar : public NicObject<ObjectKind::kUar, &SoftwareNic::detach_uar>, public mlx5dv_devx_uar {
  public:
-  explicit Uar(Context& of) : NicObject(of), mlx5dv_devx_uar{} {}
+  explicit Uar(VerbsContext& of) : NicObject(of), mlx5dv_devx_uar{} {}
 
   Buffer page;
 };
 
 /// Access rights as the NIC keeps them.
-uint32_t nic_access(const Nic& nic, unsigned access);
+uint32_t nic_access(const SoftwareNic& nic, unsigned access);
 
 /// The region of `pd` that `key` describes, its PD filled in; not yet in the context's table.
 std::unique_ptr<MrObject> make_region(ibv_pd* pd, Key key);
 
 /// A UAR page attached to the NIC, not yet in the context's table.
-std::unique_ptr<Uar> make_uar(Context& context);
+std::unique_ptr<Uar> make_uar(VerbsContext& context);
 
 /// Memory for a queue of that kind (MLX5DV_RES_TYPE_*) of `pd`, which may be null: a parent
 /// domain's allocator is asked first, then huge pages are taken where libmlx5's variables want
 /// them. Throws ENOMEM when they want nothing else and there are none.
 Buffer allocate_queue(Pd* pd, size_t bytes, uint64_t resource_type);
 
-/// Throws EFAULT, or what Nic::admit throws, unless the NIC can use the range. True when it is a
-/// GPU's.
-bool require_reachable(Nic& nic, const void* address, size_t bytes, bool writable,
+/// Throws EFAULT, or what SoftwareNic::admit throws, unless the NIC can use the range. True when it
+/// is a GPU's.
+bool require_reachable(SoftwareNic& nic, const void* address, size_t bytes, bool writable,
                        MemoryUse use = MemoryUse::kData);
 
 /// Throws EFAULT unless every page of the range is mapped, and writable where asked.

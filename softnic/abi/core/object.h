@@ -37,12 +37,12 @@ enum class ObjectKind : uint8_t {
   kPd,
 };
 
-class Context;
+class VerbsContext;
 
 /// One entry of a context's table, found by kind and number.
 class Object {
  public:
-  Object(ObjectKind of_kind, Context& of) : kind(of_kind), owner(of) {}
+  Object(ObjectKind of_kind, VerbsContext& of) : kind(of_kind), owner(of) {}
   virtual ~Object() {
     for (Object* each : used_) --each->users;
   }
@@ -52,7 +52,7 @@ class Object {
   /// Gives back what the NIC holds for this object. A refusal leaves the object as it was.
   virtual Refusal retire() { return {}; }
   /// The NIC of the context.
-  Nic& nic() const;
+  SoftwareNic& nic() const;
   /// While this object lives, `other` refuses to be destroyed.
   void use(Object& other) {
     used_.push_back(&other);
@@ -65,7 +65,7 @@ class Object {
   }
 
   const ObjectKind kind;
-  Context& owner;
+  VerbsContext& owner;
   uint32_t number = 0;
   uint32_t users = 0;
 
@@ -74,10 +74,10 @@ class Object {
 };
 
 /// One that the NIC knows by its number, until that is given back.
-template <ObjectKind kKind, Refusal (Nic::*kGiveBack)(uint32_t)>
+template <ObjectKind kKind, Refusal (SoftwareNic::*kGiveBack)(uint32_t)>
 class NicObject : public Object {
  public:
-  explicit NicObject(Context& of) : Object(kKind, of) {}
+  explicit NicObject(VerbsContext& of) : Object(kKind, of) {}
   Refusal retire() override { return (nic().*kGiveBack)(number); }
 };
 
@@ -86,14 +86,14 @@ using Buffer = std::unique_ptr<std::byte, std::function<void(std::byte*)>>;
 Buffer allocate_buffer(size_t bytes);
 
 /// A queue pair the NIC works for, made by DEVX or by verbs.
-class QpObject : public NicObject<ObjectKind::kQp, &Nic::destroy_qp> {
+class QpObject : public NicObject<ObjectKind::kQp, &SoftwareNic::destroy_qp> {
  public:
   using NicObject::NicObject;
   QueuePairConfig config;
 };
 
 /// A completion queue, made by DEVX or by verbs.
-class CqObject : public NicObject<ObjectKind::kCq, &Nic::destroy_cq> {
+class CqObject : public NicObject<ObjectKind::kCq, &SoftwareNic::destroy_cq> {
  public:
   using NicObject::NicObject;
   CompletionQueueConfig config;

@@ -17,12 +17,12 @@
 namespace peal::softnic::abi {
 namespace {
 
-PortState state_of(const Nic& nic, uint32_t port) {
+PortState state_of(const SoftwareNic& nic, uint32_t port) {
   const PresentedDevice& device = nic.device();
   return port == device.port && nic.port_up() ? device.state : PortState::kDown;
 }
 
-ibv_port_attr describe_port(const Nic& nic, uint8_t port) {
+ibv_port_attr describe_port(const SoftwareNic& nic, uint8_t port) {
   constexpr uint8_t kFourLanes = 2;
   constexpr uint8_t kPolling = 2;
   constexpr uint8_t kDisabled = 3;
@@ -56,11 +56,11 @@ ibv_port_attr describe_port(const Nic& nic, uint8_t port) {
 }
 
 /// Entry of a port's table. Throws EINVAL for one that it does not have.
-Gid gid_at(Context& context, uint32_t port, uint32_t index) {
+GidTableEntry gid_at(VerbsContext& context, uint32_t port, uint32_t index) {
   require_port(context, port);
-  const std::vector<Gid>& table = context.nic().gids();
+  const std::vector<GidTableEntry>& table = context.nic().gids();
   if (index >= table.size()) refuse(EINVAL);
-  return port == context.nic().device().port ? table[index] : Gid{};
+  return port == context.nic().device().port ? table[index] : GidTableEntry{};
 }
 
 constexpr Row<Network, ibv_gid_type> kGidTypes[] = {
@@ -68,7 +68,7 @@ constexpr Row<Network, ibv_gid_type> kGidTypes[] = {
     {Network::kRoceV2, IBV_GID_TYPE_ROCE_V2},
 };
 
-ibv_gid_entry entry_of(const Gid& gid, uint32_t port, uint32_t index) {
+ibv_gid_entry entry_of(const GidTableEntry& gid, uint32_t port, uint32_t index) {
   ibv_gid_entry entry = {};
   std::memcpy(entry.gid.raw, gid.raw.data(), sizeof entry.gid.raw);
   entry.gid_index = index;
@@ -81,7 +81,7 @@ ibv_gid_entry entry_of(const Gid& gid, uint32_t port, uint32_t index) {
 
 int query_port_slot(ibv_context* handle, uint8_t port, ibv_port_attr* attr, size_t attr_bytes) {
   return answer_error([&] {
-    Context& context = Context::of(handle);
+    VerbsContext& context = VerbsContext::of(handle);
     require_port(context, port);
     answer(describe_port(context.nic(), port), attr, attr_bytes);
   });
@@ -92,7 +92,7 @@ extern "C" {
 // No switch with virtual ports stands behind the port: nothing to tell, as on a card without one.
 int _mlx5dv_query_port(ibv_context* handle, uint32_t port, mlx5dv_port* info, size_t bytes) {
   return answer_error([&] {
-    require_port(Context::of(handle), port);
+    require_port(VerbsContext::of(handle), port);
     std::memset(info, 0, bytes);
   });
 }
@@ -106,7 +106,8 @@ int ibv_query_port(ibv_context* handle, uint8_t port, _compat_ibv_port_attr* att
 // An empty entry reads as zeros, as the file of the kernel does.
 int ibv_query_gid(ibv_context* handle, uint8_t port, int index, ibv_gid* gid) {
   return answer_negative([&] {
-    const Gid entry = gid_at(Context::of(handle), port, static_cast<uint32_t>(index));
+    const GidTableEntry entry =
+        gid_at(VerbsContext::of(handle), port, static_cast<uint32_t>(index));
     std::memcpy(gid->raw, entry.raw.data(), sizeof gid->raw);
   });
 }
@@ -114,7 +115,7 @@ int ibv_query_gid(ibv_context* handle, uint8_t port, int index, ibv_gid* gid) {
 int _ibv_query_gid_ex(ibv_context* handle, uint32_t port, uint32_t index, ibv_gid_entry* entry,
                       uint32_t flags, size_t entry_bytes) {
   return answer_error([&] {
-    const Gid gid = gid_at(Context::of(handle), port, index);
+    const GidTableEntry gid = gid_at(VerbsContext::of(handle), port, index);
     if (flags != 0) refuse(EINVAL);
     if (!gid.used) refuse(ENODATA);
     answer(entry_of(gid, port, index), entry, entry_bytes);
@@ -126,9 +127,9 @@ ssize_t _ibv_query_gid_table(ibv_context* handle, ibv_gid_entry* entries, size_t
                              uint32_t flags, size_t entry_bytes) {
   ssize_t count = 0;
   int error = answer_error([&] {
-    Context& context = Context::of(handle);
+    VerbsContext& context = VerbsContext::of(handle);
     if (flags != 0) refuse(EINVAL);
-    const std::vector<Gid>& table = context.nic().gids();
+    const std::vector<GidTableEntry>& table = context.nic().gids();
     for (uint32_t index = 0; index < table.size(); ++index) {
       if (!table[index].used) continue;
       if (static_cast<size_t>(count) == max_entries) refuse(EINVAL);
@@ -144,14 +145,14 @@ ssize_t _ibv_query_gid_table(ibv_context* handle, ibv_gid_entry* entries, size_t
 // What the kernel's file tells, RoCE v2 (1) or anything else (0): not the numbers of ibv_gid_type.
 int ibv_query_gid_type(ibv_context* handle, uint8_t port, unsigned index, uint32_t* type) {
   return answer_negative([&] {
-    const Gid gid = gid_at(Context::of(handle), port, index);
+    const GidTableEntry gid = gid_at(VerbsContext::of(handle), port, index);
     *type = gid.network == Network::kRoceV2 ? 1 : 0;
   });
 }
 
 int ibv_query_pkey(ibv_context* handle, uint8_t port, int index, __be16* pkey) {
   return answer_negative([&] {
-    Context& context = Context::of(handle);
+    VerbsContext& context = VerbsContext::of(handle);
     require_port(context, port);
     const std::vector<uint16_t>& table = context.nic().device().pkeys;
     if (index < 0 || static_cast<size_t>(index) >= table.size()) refuse(EINVAL);
@@ -162,7 +163,7 @@ int ibv_query_pkey(ibv_context* handle, uint8_t port, int index, __be16* pkey) {
 int ibv_get_pkey_index(ibv_context* handle, uint8_t port, __be16 pkey) {
   int index = -1;
   int error = answer_error([&] {
-    Context& context = Context::of(handle);
+    VerbsContext& context = VerbsContext::of(handle);
     require_port(context, port);
     const std::vector<uint16_t>& table = context.nic().device().pkeys;
     const auto equal = [pkey](uint16_t entry) { return Be16(entry).raw == pkey; };

@@ -10,7 +10,7 @@
 
 namespace peal::softnic::abi {
 
-uint8_t source_gid_of(const Nic& nic, const ibv_ah_attr& address) {
+uint8_t source_gid_of(const SoftwareNic& nic, const ibv_ah_attr& address) {
   const size_t index = address.is_global != 0 ? address.grh.sgid_index : 0;
   const bool used = index < nic.gids().size() && nic.gids()[index].used;
   if (nic.device().ethernet && (address.is_global == 0 || !used)) refuse(EINVAL);
@@ -81,7 +81,7 @@ uint8_t log_depth(uint8_t depth, uint32_t log_most) {
   return static_cast<uint8_t>(std::countr_zero(std::bit_ceil(depth == 0 ? 1u : depth)));
 }
 
-void set_address(const Nic& nic, const ibv_ah_attr& address, QueuePairAttributes* to) {
+void set_address(const SoftwareNic& nic, const ibv_ah_attr& address, QueuePairAttributes* to) {
   const AddressPath before = to->path;
   to->path = path_of(nic, address);
   to->path.port = before.port;
@@ -94,7 +94,7 @@ void set_address(const Nic& nic, const ibv_ah_attr& address, QueuePairAttributes
 
 void set_attributes(const VerbsQueuePair& qp, const ibv_qp_attr& attr, int mask,
                     QueuePairAttributes* to) {
-  const Nic& nic = qp.nic();
+  const SoftwareNic& nic = qp.nic();
   const PresentedDevice& device = nic.device();
   const bool datagrams = qp.config.service == Service::kDatagram;
   if (datagrams && (mask & IBV_QP_AV) != 0) refuse(EINVAL);

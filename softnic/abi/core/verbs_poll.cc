@@ -119,7 +119,7 @@ ibv_wc completion_of(VerbsQp& qp, const mlx5::Cqe& cqe) {
 }
 
 VerbsQp* owner_of(VerbsCq& cq, const mlx5::Cqe& cqe) {
-  return Context::of(cq.ibv_cq_ex::context).pollable(qpn_of(cqe));
+  return VerbsContext::of(cq.ibv_cq_ex::context).pollable(qpn_of(cqe));
 }
 
 }  // namespace

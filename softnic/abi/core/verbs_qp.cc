@@ -103,7 +103,7 @@ SharedReceives& required_srq(ibv_pd* pd, ibv_srq* srq) {
 VerbsQueuePair* create_queue_pair(std::unique_ptr<VerbsQueuePair> qp, ibv_pd* pd,
                                   ibv_qp_init_attr* init, Service service) {
   auto& domain = *static_cast<Pd*>(pd);
-  Context& context = Context::of(pd->context);
+  VerbsContext& context = VerbsContext::of(pd->context);
   QueuePairConfig& config = qp->config;
   config.service = service;
   VerbsCq& send_cq = required_cq(pd, init->send_cq);
@@ -140,7 +140,7 @@ Service service_of(ibv_qp_type type) {
 
 void VerbsQueuePair::describe(mlx5dv_qp* out) {
   auto* page =
-      static_cast<Uar&>(*Context::of(qp_base.context).find(ObjectKind::kUar, config.uar_page))
+      static_cast<Uar&>(*VerbsContext::of(qp_base.context).find(ObjectKind::kUar, config.uar_page))
           .reg_addr;
   uint64_t asked = out->comp_mask;
   *out = {};
@@ -160,7 +160,7 @@ Refusal VerbsQueuePair::retire() {
   Refusal refusal = QpObject::retire();
   if (refusal.refused()) return refusal;
   forget_requests();
-  Context::of(qp_base.context).set_pollable(number, nullptr);
+  VerbsContext::of(qp_base.context).set_pollable(number, nullptr);
   return refusal;
 }
 
@@ -168,7 +168,7 @@ extern "C" {
 
 ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
   return answer_pointer([&] {
-    auto fresh = std::make_unique<VerbsQueuePair>(Context::of(pd->context));
+    auto fresh = std::make_unique<VerbsQueuePair>(VerbsContext::of(pd->context));
     return &create_queue_pair(std::move(fresh), pd, init, service_of(init->qp_type))->qp_base;
   });
 }

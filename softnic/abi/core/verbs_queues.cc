@@ -81,7 +81,7 @@ uint32_t entry_bytes(uint32_t asked) {
 }
 
 /// Completion queue of at least the entries asked for, its doorbell record after its CQEs.
-void make_cq(VerbsCq& cq, Context& context, const CqRequest& request) {
+void make_cq(VerbsCq& cq, VerbsContext& context, const CqRequest& request) {
   const uint32_t entries = request.entries;
   if (entries < 1 || entries > (1u << kMaxLogCqEntries) - 1) refuse(EINVAL);
   // One entry more than asked for, so that a full queue differs from an empty one.
@@ -117,7 +117,7 @@ void make_cq(VerbsCq& cq, Context& context, const CqRequest& request) {
 
 VerbsCq* create_completion_queue(ibv_context* handle, std::unique_ptr<VerbsCq> cq,
                                  const CqRequest& request) {
-  Context& context = Context::of(handle);
+  VerbsContext& context = VerbsContext::of(handle);
   ibv_comp_channel* channel = request.channel;
   if (request.vector >= static_cast<uint32_t>(handle->num_comp_vectors)) refuse(EINVAL);
   if (channel != nullptr && channel->context != handle) refuse(EINVAL);
@@ -141,7 +141,7 @@ ibv_cq* ibv_create_cq(ibv_context* handle, int entries, void* cq_context, ibv_co
                                .cq_context = cq_context,
                                .channel = channel,
                                .vector = static_cast<uint32_t>(vector)};
-    auto fresh = std::make_unique<VerbsCq>(Context::of(handle));
+    auto fresh = std::make_unique<VerbsCq>(VerbsContext::of(handle));
     return create_completion_queue(handle, std::move(fresh), request)->plain();
   });
 }
@@ -153,7 +153,7 @@ int ibv_destroy_cq(ibv_cq* handle) {
 
 ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
   return answer_pointer([&]() -> ibv_ah* {
-    Context& context = Context::of(pd->context);
+    VerbsContext& context = VerbsContext::of(pd->context);
     const AddressPath path = path_of(context.nic(), *attr);
     auto ah = std::make_unique<AddressHandle>(context);
     ah->vector = address_vector(path, context.nic().device().ethernet, *attr);

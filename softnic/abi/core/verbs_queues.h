@@ -105,7 +105,8 @@ class VerbsCq;
 /// See events.cc.
 class CompletionChannel : public Object, public ibv_comp_channel {
  public:
-  explicit CompletionChannel(Context& of) : Object(ObjectKind::kChannel, of), ibv_comp_channel{} {}
+  explicit CompletionChannel(VerbsContext& of)
+      : Object(ObjectKind::kChannel, of), ibv_comp_channel{} {}
   WakingQueue<VerbsCq*> waiting;  // queues with an event to be taken
 };
 
@@ -117,7 +118,7 @@ struct PolledCompletion {
 
 class VerbsCq : public CqObject, public ibv_cq_ex, public CompletionListener, public Reporter {
  public:
-  explicit VerbsCq(Context& of)
+  explicit VerbsCq(VerbsContext& of)
       : CqObject(of), ibv_cq_ex{}, Reporter(mutex, cond, async_events_completed) {}
   ~VerbsCq() override;
   void completed() override { static_cast<CompletionChannel*>(channel)->waiting.push(this); }
@@ -162,11 +163,11 @@ VerbsCq* create_completion_queue(ibv_context* handle, std::unique_ptr<VerbsCq> c
                                  const CqRequest& request);
 
 /// A shared receive queue as the queue pairs see it that take their receives from it.
-class SharedReceives : public NicObject<ObjectKind::kSrq, &Nic::destroy_srq>,
+class SharedReceives : public NicObject<ObjectKind::kSrq, &SoftwareNic::destroy_srq>,
                        public ibv_srq,
                        public Reporter {
  public:
-  explicit SharedReceives(Context& of)
+  explicit SharedReceives(VerbsContext& of)
       : NicObject(of), ibv_srq{}, Reporter(mutex, cond, events_completed) {}
 
   /// The name of entry `counter`, which is free from now on; 0 if it was not posted.
@@ -251,12 +252,12 @@ void introduce(VerbsQp& qp, ibv_pd* pd, const ibv_qp_init_attr& init);
 inline constexpr int kInitRequired = IBV_QP_PKEY_INDEX | IBV_QP_PORT;
 void check_identity(const PresentedDevice& device, const ibv_qp_attr& attr, int mask);
 /// What a path says of this end, for who has the other in each request.
-uint8_t source_gid_of(const Nic& nic, const ibv_ah_attr& address);
+uint8_t source_gid_of(const SoftwareNic& nic, const ibv_ah_attr& address);
 uint8_t limited(uint8_t value, uint8_t limit);
 
 /// The path that the attributes describe. On Ethernet the peer's hardware address is looked up, as
 /// the kernel does it: ETIMEDOUT when nobody has the GID. Throws EINVAL for what no NIC takes.
-AddressPath path_of(const Nic& nic, const ibv_ah_attr& attr);
+AddressPath path_of(const SoftwareNic& nic, const ibv_ah_attr& attr);
 /// The attributes that describe the path.
 ibv_ah_attr address_of(const AddressPath& path, bool ethernet);
 /// As the NIC reads it in a WQE.
@@ -264,7 +265,7 @@ mlx5_wqe_av address_vector(const AddressPath& path, bool ethernet, const ibv_ah_
 
 class AddressHandle : public Object, public ibv_ah {
  public:
-  explicit AddressHandle(Context& of) : Object(ObjectKind::kAh, of), ibv_ah{} {}
+  explicit AddressHandle(VerbsContext& of) : Object(ObjectKind::kAh, of), ibv_ah{} {}
   mlx5_wqe_av vector = {};
 };
 

@@ -17,7 +17,7 @@ constexpr uint32_t kMaxLogAlignment = 16;
 
 class DeviceMemory : public Object, public ibv_dm {
  public:
-  DeviceMemory(Context& of, ListedDevice& from, size_t size)
+  DeviceMemory(VerbsContext& of, ListedDevice& from, size_t size)
       : Object(ObjectKind::kDeviceMemory, of),
         ibv_dm{},
         bytes(size),
@@ -72,7 +72,7 @@ void describe_dm(ibv_dm* handle, mlx5dv_dm* out) {
 
 ibv_dm* alloc_dm_slot(ibv_context* handle, ibv_alloc_dm_attr* attr) {
   return answer_pointer([&]() -> ibv_dm* {
-    Context& context = Context::of(handle);
+    VerbsContext& context = VerbsContext::of(handle);
     if (context.nic().on_gpu()) refuse(EOPNOTSUPP);
     if (attr->comp_mask != 0 || attr->log_align_req > kMaxLogAlignment) refuse(EINVAL);
     if (attr->length == 0 || attr->length > kDeviceMemoryBytes) refuse(EINVAL);
@@ -95,7 +95,7 @@ ibv_mr* reg_dm_mr_slot(ibv_pd* pd, ibv_dm* handle, uint64_t offset, size_t bytes
                                   IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
                                   IBV_ACCESS_ZERO_BASED | IBV_ACCESS_RELAXED_ORDERING;
     auto& dm = *static_cast<DeviceMemory*>(handle);
-    Context& context = Context::of(pd->context);
+    VerbsContext& context = VerbsContext::of(pd->context);
     if (dm.context != pd->context) refuse(EINVAL);
     if ((access & IBV_ACCESS_ZERO_BASED) == 0 || (access & ~kAllowed) != 0) refuse(EINVAL);
     if (offset > dm.bytes || bytes > dm.bytes - offset) refuse(EINVAL);

@@ -16,7 +16,7 @@ namespace rmpc = prm::rmpc;
 
 constexpr uint32_t kActive = 0;
 
-struct DevxDct : NicObject<ObjectKind::kDct, &Nic::destroy_dc_target>, mlx5dv_devx_obj {
+struct DevxDct : NicObject<ObjectKind::kDct, &SoftwareNic::destroy_dc_target>, mlx5dv_devx_obj {
   using NicObject::NicObject;
   DcTargetConfig config;
   uint32_t mtu = 0;
@@ -32,7 +32,7 @@ void check_context(const PresentedDevice& device, const prm::Reader& context) {
 }
 
 /// The network of the GID by which the target answers.
-Network source_network(const Nic& nic, uint32_t index) {
+Network source_network(const SoftwareNic& nic, uint32_t index) {
   const bool used = index < nic.gids().size() && nic.gids()[index].used;
   if (nic.device().ethernet && !used) fail(CommandSyndrome::kPath);
   return nic.router().network_of(static_cast<uint8_t>(index));
@@ -41,13 +41,13 @@ Network source_network(const Nic& nic, uint32_t index) {
 constexpr uint32_t kLogSegment = 4;
 static_assert(mlx5::kSegmentBytes == 1 << kLogSegment);
 
-struct DevxRmp : NicObject<ObjectKind::kSrq, &Nic::destroy_srq>, mlx5dv_devx_obj {
+struct DevxRmp : NicObject<ObjectKind::kSrq, &SoftwareNic::destroy_srq>, mlx5dv_devx_obj {
   using NicObject::NicObject;
 };
 
 }  // namespace
 
-mlx5dv_devx_obj* create_dct(const Command& command) {
+mlx5dv_devx_obj* create_dct(const DevxCommand& command) {
   require_lengths(command, prm::kCreateDctBytes, prm::kHeaderBytes);
   prm::Reader context = command.in.at(dctc::kContext);
   check_context(command.context.nic().device(), context);
@@ -74,7 +74,7 @@ mlx5dv_devx_obj* create_dct(const Command& command) {
   return command.context.adopt(std::move(dct));
 }
 
-void query_dct(const Command& command, const Object& object) {
+void query_dct(const DevxCommand& command, const Object& object) {
   const auto& dct = static_cast<const DevxDct&>(object);
   require_lengths(command, prm::kHeaderBytes, prm::kQueryDctOutBytes);
   prm::Writer context = command.out.at(dctc::kContext);
@@ -92,7 +92,7 @@ void query_dct(const Command& command, const Object& object) {
   context.set(dctc::kPort, dct.port);
 }
 
-mlx5dv_devx_obj* create_rmp(const Command& command) {
+mlx5dv_devx_obj* create_rmp(const DevxCommand& command) {
   require_lengths(command, prm::kQueueCommandBytes, prm::kHeaderBytes);
   prm::Reader context = command.in.at(rmpc::kContext);
   // Entries of several strides (types 2 and 3) are for tag matching.

@@ -31,16 +31,16 @@ void describe_srq(ibv_srq* srq, mlx5dv_srq* out);
 
 /// A queue pair for ibv_wr_*, to be made by create_queue_pair(); `operations` are
 /// ibv_qp_create_send_ops_flags.
-std::unique_ptr<VerbsQueuePair> make_builder(Context& context, uint64_t operations);
+std::unique_ptr<VerbsQueuePair> make_builder(VerbsContext& context, uint64_t operations);
 
 ibv_qp* create_dc_target(ibv_pd* pd, ibv_qp_init_attr* init, uint64_t key);
 
 namespace devx {
 
-mlx5dv_devx_obj* create_dct(const Command& command);
-mlx5dv_devx_obj* create_rmp(const Command& command);
+mlx5dv_devx_obj* create_dct(const DevxCommand& command);
+mlx5dv_devx_obj* create_rmp(const DevxCommand& command);
 /// Queries an object that create_dct() has made.
-void query_dct(const Command& command, const Object& dct);
+void query_dct(const DevxCommand& command, const Object& dct);
 
 }  // namespace devx
 }  // namespace peal::softnic::abi

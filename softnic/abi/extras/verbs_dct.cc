@@ -9,7 +9,7 @@ namespace {
 /// Exists at the NIC from RTR on, when qp_num becomes its DCTN.
 class DcTarget : public Object, public VerbsQp {
  public:
-  explicit DcTarget(Context& of) : Object(ObjectKind::kDctQp, of) {}
+  explicit DcTarget(VerbsContext& of) : Object(ObjectKind::kDctQp, of) {}
   Refusal retire() override;
   Object& object() override { return *this; }
   void modify(const ibv_qp_attr& attr, int mask) override;
@@ -29,7 +29,7 @@ Refusal DcTarget::retire() {
   const Refusal refusal = nic().destroy_dc_target(dctn);
   if (refusal.refused()) return refusal;
   drop_completions(verbs_cq(qp_base.recv_cq), *this);
-  Context::of(qp_base.context).set_pollable(dctn, nullptr);
+  VerbsContext::of(qp_base.context).set_pollable(dctn, nullptr);
   return {};
 }
 
@@ -56,7 +56,7 @@ void DcTarget::modify(const ibv_qp_attr& attr, int mask) {
   config.network = nic().router().network_of(source_gid_of(nic(), attr.ah_attr));
   dctn = require(nic().create_dc_target(config));
   qp_base.qp_num = dctn;
-  Context::of(qp_base.context).set_pollable(dctn, this);
+  VerbsContext::of(qp_base.context).set_pollable(dctn, this);
   attributes.path_mtu = attr.path_mtu;
   attributes.min_rnr_timer = attr.min_rnr_timer;
   set_state(IBV_QPS_RTR);
@@ -66,7 +66,7 @@ void DcTarget::modify(const ibv_qp_attr& attr, int mask) {
 
 ibv_qp* create_dc_target(ibv_pd* pd, ibv_qp_init_attr* init, uint64_t key) {
   auto& domain = *static_cast<Pd*>(pd);
-  Context& context = Context::of(pd->context);
+  VerbsContext& context = VerbsContext::of(pd->context);
   auto dct = std::make_unique<DcTarget>(context);
   VerbsCq& cq = required_cq(pd, init->recv_cq);
   SharedReceives& srq = required_srq(pd, init->srq);

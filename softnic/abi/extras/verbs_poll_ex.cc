@@ -17,7 +17,7 @@ namespace {
 class IteratedCq : public VerbsCq {
  public:
   /// With the fields that were asked for, ibv_create_cq_wc_flags.
-  IteratedCq(Context& of, uint64_t fields);
+  IteratedCq(VerbsContext& of, uint64_t fields);
 
   PolledCompletion current = {};  // between ibv_start_poll and ibv_end_poll
 };
@@ -76,11 +76,11 @@ ibv_cq_ex* create_cq_ex(ibv_context* handle, const ibv_cq_init_attr_ex& attr, ui
     request.domain = static_cast<Pd*>(attr.parent_domain);
     if (request.domain->kind != ObjectKind::kParentDomain) refuse(EINVAL);
   }
-  auto fresh = std::make_unique<IteratedCq>(Context::of(handle), attr.wc_flags);
+  auto fresh = std::make_unique<IteratedCq>(VerbsContext::of(handle), attr.wc_flags);
   return create_completion_queue(handle, std::move(fresh), request);
 }
 
-IteratedCq::IteratedCq(Context& of, uint64_t fields) : VerbsCq(of) {
+IteratedCq::IteratedCq(VerbsContext& of, uint64_t fields) : VerbsCq(of) {
   ibv_cq_ex::start_poll = abi::start_poll;
   ibv_cq_ex::next_poll = abi::next_poll;
   ibv_cq_ex::end_poll = abi::end_poll;

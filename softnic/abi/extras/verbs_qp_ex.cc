@@ -60,7 +60,7 @@ ibv_qp* create_extended(ibv_qp_init_attr_ex& attr) {
   const uint64_t known = service == Service::kReliable ? kOperations : kSends;
   if ((operations & ~known) != 0) refuse(EOPNOTSUPP);
   ibv_qp_init_attr init = plain(attr);
-  Context& context = Context::of(attr.pd->context);
+  VerbsContext& context = VerbsContext::of(attr.pd->context);
   auto fresh = operations == 0 ? std::make_unique<VerbsQueuePair>(context)
                                : make_builder(context, operations);
   VerbsQueuePair* qp = create_queue_pair(std::move(fresh), attr.pd, &init, service);
@@ -93,7 +93,7 @@ ibv_qp* mlx5dv_create_qp(ibv_context* handle, ibv_qp_init_attr_ex* attr,
     if (kind.dc_type == MLX5DV_DCTYPE_DCT)
       return create_dc_target(attr->pd, &init, kind.dct_access_key);
     if (kind.dc_type != MLX5DV_DCTYPE_DCI) refuse(EINVAL);
-    auto fresh = std::make_unique<VerbsQueuePair>(Context::of(handle));
+    auto fresh = std::make_unique<VerbsQueuePair>(VerbsContext::of(handle));
     VerbsQueuePair* qp =
         create_queue_pair(std::move(fresh), attr->pd, &init, Service::kDcInitiator);
     attr->cap = init.cap;

@@ -171,7 +171,7 @@ extern "C" {
 ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* init) {
   return answer_pointer([&]() -> ibv_srq* {
     auto& domain = *static_cast<Pd*>(pd);
-    Context& context = Context::of(pd->context);
+    VerbsContext& context = VerbsContext::of(pd->context);
     auto srq = std::make_unique<VerbsSrq>(context);
     place_queue(*srq, domain, init->attr);
     srq->use(domain);

@@ -32,7 +32,7 @@ struct BuiltRequest {
 
 class Builder : public VerbsQueuePair {
  public:
-  Builder(Context& of, uint64_t operations);
+  Builder(VerbsContext& of, uint64_t operations);
 
   const uint64_t send_operations;
   BuiltRequest building;  // under the lock of `sent`
@@ -148,7 +148,7 @@ void wr_unsupported(ibv_qp_ex* handle, Arguments...) {
   keep(builder_of(handle), EOPNOTSUPP);
 }
 
-Builder::Builder(Context& of, uint64_t operations)
+Builder::Builder(VerbsContext& of, uint64_t operations)
     : VerbsQueuePair(of), send_operations(operations) {
   ibv_qp_ex::wr_start = abi::wr_start;
   ibv_qp_ex::wr_complete = abi::wr_complete;
@@ -203,7 +203,7 @@ Builder::Builder(Context& of, uint64_t operations)
 
 }  // namespace
 
-std::unique_ptr<VerbsQueuePair> make_builder(Context& context, uint64_t operations) {
+std::unique_ptr<VerbsQueuePair> make_builder(VerbsContext& context, uint64_t operations) {
   return std::make_unique<Builder>(context, operations);
 }
 

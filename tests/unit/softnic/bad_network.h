@@ -125,7 +125,7 @@ struct Host {
   Pages entries{4096};
   uint32_t received = 0;
 };
-static_assert(Wire<Host> && CutsByMtu<Host>);
+static_assert(PacketWire<Host> && CutsByMtu<Host>);
 
 struct Far {
   static constexpr roce::Address kHere = {192, 0, 2, 1};

@@ -166,7 +166,7 @@ TEST(DoorbellSetting, IsValueOrRecord) {
   const char* const before = std::getenv("PEAL_SOFTNIC_DOORBELL");
   const std::string kept = before == nullptr ? "value" : before;
   setenv("PEAL_SOFTNIC_DOORBELL", "both", 1);
-  EXPECT_THROW(Nic::open(), std::exception);
+  EXPECT_THROW(SoftwareNic::open(), std::exception);
   setenv("PEAL_SOFTNIC_DOORBELL", kept.c_str(), 1);
 }
 

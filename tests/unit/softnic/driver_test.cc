@@ -91,7 +91,7 @@ class DriverThread : public ::testing::Test {
   const Settings settings_ = settings();
   Fabric fabric_{settings_};
   const PresentedDevice device_;
-  const std::vector<Gid> gids_;
+  const std::vector<GidTableEntry> gids_;
   Router router_{fabric_, device_, gids_};
   Pages queues_{kQps * kBlocks * 64};
   Pages records_{4096};

@@ -48,7 +48,7 @@ struct LossyWire {
     if (!loses()) answers.emplace_back(packet, payload);
   }
 };
-static_assert(Wire<LossyWire> && Replies<LossyWire>);
+static_assert(PacketWire<LossyWire> && Replies<LossyWire>);
 
 /// A port with one queue pair and one region, all plain memory.
 struct Side {

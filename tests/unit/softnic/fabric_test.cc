@@ -48,15 +48,15 @@ class FabricFiles : public ::testing::Test {
 
 TEST_F(FabricFiles, NothingIsLeftAfterTheLastNic) {
   {
-    const auto a = Nic::open();
-    const auto b = Nic::open();
+    const auto a = SoftwareNic::open();
+    const auto b = SoftwareNic::open();
     EXPECT_EQ(files(), 2u);
   }
   EXPECT_TRUE(fs::is_empty(directory));
 }
 
 TEST_F(FabricFiles, FilesArePrivate) {
-  const auto nic = Nic::open();
+  const auto nic = SoftwareNic::open();
   struct stat info;
   ASSERT_EQ(stat(home().c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0700u);
@@ -83,14 +83,14 @@ TEST_F(FabricFiles, LinksLeaveNoNameBehind) {
 
 TEST_F(FabricFiles, SlotOfADeadProcessIsTakenOver) {
   Process other([](Line& line) {
-    const auto nic = Nic::open();
+    const auto nic = SoftwareNic::open();
     line.say(nic->lid());
     line.meet();  // never
   });
   const auto lid = other.line().hear<uint16_t>();
   other.kill();
   EXPECT_EQ(files(), 1u);
-  const auto nic = Nic::open();
+  const auto nic = SoftwareNic::open();
   EXPECT_EQ(nic->lid(), lid);
   EXPECT_EQ(files(), 1u);
 }
@@ -100,15 +100,15 @@ TEST_F(FabricFiles, RingsOfDeadProcessesAreRemoved) {
   fs::permissions(home().parent_path(), fs::perms::owner_all);
   fs::permissions(home(), fs::perms::owner_all);
   std::ofstream(home() / "ring-7-123abc-1-456def") << "left behind";
-  const auto nic = Nic::open();
+  const auto nic = SoftwareNic::open();
   EXPECT_EQ(files(), 1u);
 }
 
 TEST_F(FabricFiles, AForkedChildLeavesItsParentsFilesAlone) {
-  const auto nic = Nic::open();
+  const auto nic = SoftwareNic::open();
   const pid_t child = fork();
   if (child == 0) {
-    const_cast<std::shared_ptr<Nic>&>(nic).reset();
+    const_cast<std::shared_ptr<SoftwareNic>&>(nic).reset();
     _exit(0);
   }
   int status = 0;
@@ -177,7 +177,7 @@ TEST_F(FabricFiles, ANicOfAnotherFormatIsAnErrorThatNamesBoth) {
     for (const bool ethernet : {false, true}) {
       PresentedDevice device;
       device.ethernet = ethernet;
-      const std::vector<Gid> gids = gid_table(device, mine.lid(), mine.guid());
+      const std::vector<GidTableEntry> gids = gid_table(device, mine.lid(), mine.guid());
       AddressPath path = {};
       path.port = 1;
       path.lid = lid;
@@ -185,7 +185,7 @@ TEST_F(FabricFiles, ANicOfAnotherFormatIsAnErrorThatNamesBoth) {
       const Router router(mine, device, gids);
       EXPECT_THROW(router.refuse_stranger(path), std::runtime_error) << ethernet;
       if (ethernet) {
-        for (const Gid& gid : gid_table(device, lid, 1)) {
+        for (const GidTableEntry& gid : gid_table(device, lid, 1)) {
           std::ranges::copy(gid.raw, path.gid);
           EXPECT_THROW(static_cast<void>(router.resolve(path.gid, gid.network)),
                        std::runtime_error);
@@ -216,13 +216,13 @@ TEST_F(FabricFiles, ManyNicsShareAFabric) {
 TEST_F(FabricFiles, FolderOfOthersIsRefused) {
   fs::create_directories(home().parent_path());
   fs::permissions(home().parent_path(), fs::perms::all);
-  EXPECT_THROW(Nic::open(), std::system_error);
+  EXPECT_THROW(SoftwareNic::open(), std::system_error);
 }
 
 TEST_F(FabricFiles, MissingDirectoryIsNamed) {
   setenv("PEAL_SOFTNIC_DIR", "/nonexistent/place", 1);
   try {
-    Nic::open();
+    SoftwareNic::open();
     ADD_FAILURE() << "opened in a folder that does not exist";
   } catch (const std::system_error& error) {
     EXPECT_NE(std::string(error.what()).find("/nonexistent/place"), std::string::npos);
@@ -318,7 +318,7 @@ class Corruption : public FabricFiles {
   static constexpr size_t kBytes = kLinkHeaderBytes + (64 << 10);
   void SetUp() override {
     FabricFiles::SetUp();
-    nic = Nic::open();
+    nic = SoftwareNic::open();
     impostor = std::make_unique<Impostor>();
     impostor->folder = home();
   }
@@ -337,7 +337,7 @@ class Corruption : public FabricFiles {
     nic.reset();
     FabricFiles::TearDown();
   }
-  std::shared_ptr<Nic> nic;
+  std::shared_ptr<SoftwareNic> nic;
   std::unique_ptr<Impostor> impostor;
 };
 

@@ -22,7 +22,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-void inject(Nic& nic, std::string_view plan) {
+void inject(SoftwareNic& nic, std::string_view plan) {
   const Refusal refusal = nic.set_faults(parse_fault_plan(plan));
   EXPECT_FALSE(refusal.refused()) << refusal.reason;
 }
@@ -32,7 +32,7 @@ class Faults : public SoftNic, public ::testing::WithParamInterface<bool> {
  protected:
   void SetUp() override {
     SoftNic::SetUp();
-    there = GetParam() ? Nic::open() : nic;
+    there = GetParam() ? SoftwareNic::open() : nic;
     there_pd = GetParam() ? there->allocate_pd().number : pd;
     there_cq = std::make_unique<Cq>(*there, Cq::Options{});
     mine = std::make_unique<Region>(*nic, pd, 4096);
@@ -67,7 +67,7 @@ class Faults : public SoftNic, public ::testing::WithParamInterface<bool> {
     EXPECT_FALSE(eventually([&] { return !cq->quiet(); }, milliseconds(30)));
   }
 
-  std::shared_ptr<Nic> there;
+  std::shared_ptr<SoftwareNic> there;
   uint32_t there_pd = 0;
   std::unique_ptr<Cq> there_cq;
   std::unique_ptr<Region> mine;
@@ -420,7 +420,7 @@ TEST(FaultsOfAProcess, KillIt) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    const std::shared_ptr<Nic> nic = Nic::open();
+    const std::shared_ptr<SoftwareNic> nic = SoftwareNic::open();
     nic->set_faults(parse_fault_plan("after_ms=0 fault=kill"));
     eventually([] { return false; });
     _exit(0);
@@ -452,7 +452,7 @@ TEST_F(FaultSettings, GiveThePlanAsAFile) {
 
 TEST_F(FaultSettings, ArePartOfTheNicFromItsBeginning) {
   setenv("PEAL_SOFTNIC_FAULTS", "wqe=1 fault=syndrome:0x22", 1);
-  const std::shared_ptr<Nic> nic = Nic::open();
+  const std::shared_ptr<SoftwareNic> nic = SoftwareNic::open();
   const uint32_t pd = nic->allocate_pd().number;
   Cq cq(*nic, {});
   Qp qp(*nic, pd, cq, cq, {});

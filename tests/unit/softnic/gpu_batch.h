@@ -104,7 +104,7 @@ class Batch : public ::testing::Test {
   Key keys[4];
   Key away_keys[5];
   View view = {};
-  Block block = {};
+  FetchedBlock block = {};
 };
 
 }  // namespace peal::softnic::gpu

@@ -47,7 +47,7 @@ struct Exact {
     qp.attributes.atomic_mode = 3;
   }
   /// True when the request completes without an error.
-  bool executes(const Block& block, uint64_t index) {
+  bool executes(const FetchedBlock& block, uint64_t index) {
     QueuePair& qp = senders[kQpn];
     memcpy(ring + (index & 7) * sizeof(block), &block, sizeof(block));
     record.send = Be32(static_cast<uint32_t>(index + 1) & 0xffff);

@@ -110,7 +110,7 @@ std::string name_of(Defect defect) {
 
 /// Memory behind a key with everything in order, and keys that each lack something.
 struct Memory {
-  Memory(Nic& nic, uint32_t pd, uint8_t with)
+  Memory(SoftwareNic& nic, uint32_t pd, uint8_t with)
       : fill(with), good(nic, pd, kBytes, kEverything, kIova), other_pd(nic.allocate_pd().number) {
     std::memset(good.pages.data(), fill, kBytes);
     const auto key = [&](uint32_t domain, uint32_t access) {
@@ -212,7 +212,7 @@ Wqe make(const Case& it, const Memory::Keys& theirs, const Memory::Keys& mine) {
 /// One end: a queue pair for each case, as the first error closes it.
 struct End {
   explicit End(size_t pairs)
-      : nic(Nic::open()),
+      : nic(SoftwareNic::open()),
         pd(nic->allocate_pd().number),
         cq(*nic, {.log_entries = 10}),
         receive_cq(*nic, {.log_entries = 10}) {
@@ -224,7 +224,7 @@ struct End {
     qps[i]->post_receives(1);
     qps[i]->connect(lid, qpn);
   }
-  std::shared_ptr<Nic> nic;
+  std::shared_ptr<SoftwareNic> nic;
   uint32_t pd;
   Cq cq;
   Cq receive_cq;

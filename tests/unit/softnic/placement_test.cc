@@ -33,7 +33,7 @@ Wqe swap_in(uint64_t address, uint32_t rkey, uint64_t value, uint32_t lkey, uint
 
 /// Two queue pairs connected to each other, and memory that one writes to.
 struct Loop {
-  Loop(Nic& nic, uint32_t pd, bool in_order)
+  Loop(SoftwareNic& nic, uint32_t pd, bool in_order)
       : lid(nic.lid()),
         cq(nic, {}),
         qp(nic, pd, cq, cq, {}),
@@ -103,7 +103,7 @@ TEST_F(SoftnicPlacement, BothEndsAskForAdaptiveRouting) {
 
 // PCI Express AtomicOps: the flag is there before the data, unless it starts when that is done.
 TEST_F(SoftnicPlacement, AnAtomicOfTheBusOvertakesWritesUnlessItWaitsForThem) {
-  const std::shared_ptr<Nic> bus = Nic::open({.pci_atomics = true});
+  const std::shared_ptr<SoftwareNic> bus = SoftwareNic::open({.pci_atomics = true});
   Loop loop(*bus, bus->allocate_pd().number, false);
   uint64_t round = 0;
   // A reader that was not running at the time has missed it.

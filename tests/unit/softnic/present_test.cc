@@ -31,7 +31,9 @@ PresentedDevice only(std::string_view text) {
   return presentation.at(0);
 }
 
-std::vector<Gid> table_of(std::string_view text) { return gid_table(only(text), kLid, kGuid); }
+std::vector<GidTableEntry> table_of(std::string_view text) {
+  return gid_table(only(text), kLid, kGuid);
+}
 
 TEST(Presentation, OfNothingIsOneInfinibandDevice) {
   for (const char* text : {"", "\n;;\n", "  # link=roce\n"}) {
@@ -74,7 +76,7 @@ TEST(Presentation, KnowsEachWord) {
   EXPECT_EQ(device.log_responder_depth, 0);
   EXPECT_EQ(device.log_initiator_depth, 3);
   EXPECT_EQ(device.bonded, 2);
-  EXPECT_EQ(device.clock, Clock::kRealTime);
+  EXPECT_EQ(device.clock, TimestampSupport::kRealTime);
   EXPECT_EQ(only("pkeys=0xffff,0,0x8001").pkeys, (std::vector<uint16_t>{0xffff, 0, 0x8001}));
   EXPECT_EQ(only("subnet=0xfec0000000000001").subnet, 0xfec0000000000001u);
   EXPECT_TRUE(only("force_order=yes").forces_order);
@@ -99,14 +101,14 @@ TEST(Presentation, KnowsEachWord) {
 }
 
 TEST(Presentation, FillsTheGidTableAsADriverDoes) {
-  const std::vector<Gid> ib = table_of("subnet=0xfec0000000000007");
+  const std::vector<GidTableEntry> ib = table_of("subnet=0xfec0000000000007");
   ASSERT_EQ(ib.size(), 1u);
   EXPECT_EQ(ib[0].network, Network::kInfiniBand);
   const std::array<uint8_t, 16> wanted = {0xfe, 0xc0, 0,    0,    0,    0,    0,    7,
                                           0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88};
   EXPECT_EQ(ib[0].raw, wanted);
 
-  const std::vector<Gid> roce = table_of("link=roce");
+  const std::vector<GidTableEntry> roce = table_of("link=roce");
   ASSERT_EQ(roce.size(), 4u);
   const std::array<uint8_t, 16> link = {0xfe, 0x80, 0,    0,    0,    0,    0, 0,
                                         0x00, 0x70, 0x65, 0xff, 0xfe, 0x61, 1, 2};
@@ -121,7 +123,7 @@ TEST(Presentation, FillsTheGidTableAsADriverDoes) {
 }
 
 TEST(Presentation, TakesGidsAsTheyAreWritten) {
-  const std::vector<Gid> gids =
+  const std::vector<GidTableEntry> gids =
       table_of("link=roce gids=none,v2:10.1.2.3,v1:fd00::1,v2:ipv6,v2:::ffff:1.2.3.4");
   ASSERT_EQ(gids.size(), 5u);
   EXPECT_FALSE(gids[0].used);

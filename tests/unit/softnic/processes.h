@@ -117,7 +117,7 @@ struct Card {
 /// A NIC with one queue pair and one region, of which every process has one.
 struct Station {
   explicit Station(size_t bytes = 1 << 16, Qp::Options options = {})
-      : nic(Nic::open()),
+      : nic(SoftwareNic::open()),
         pd(nic->allocate_pd().number),
         cq(*nic, {.log_entries = 10}),
         receive_cq(*nic, {}),
@@ -142,7 +142,7 @@ struct Station {
   /// does a word of the data, as words are placed in any order.
   void stop_nic() const { static_cast<void>(qp.query()); }
 
-  std::shared_ptr<Nic> nic;
+  std::shared_ptr<SoftwareNic> nic;
   uint32_t pd;
   Cq cq;
   Cq receive_cq;

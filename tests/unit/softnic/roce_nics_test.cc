@@ -43,15 +43,15 @@ class RoceNics : public ::testing::Test {
   }
 };
 
-std::array<uint8_t, 16> udp_gid(const Nic& nic) {
-  for (const Gid& gid : nic.gids()) {
+std::array<uint8_t, 16> udp_gid(const SoftwareNic& nic) {
+  for (const GidTableEntry& gid : nic.gids()) {
     if (gid.used && gid.network == Network::kRoceV2 && is_ipv4(gid.raw)) return gid.raw;
   }
   ADD_FAILURE() << "no address";
   return {};
 }
 
-uint16_t lid_behind(const Nic& nic, const std::array<uint8_t, 16>& gid) {
+uint16_t lid_behind(const SoftwareNic& nic, const std::array<uint8_t, 16>& gid) {
   uint8_t raw[16];
   std::copy(gid.begin(), gid.end(), raw);
   const auto mac = nic.router().resolve(raw, Network::kRoceV2);
@@ -68,7 +68,7 @@ struct FarCard {
 /// A NIC with one queue pair and one region.
 struct FarStation {
   explicit FarStation(size_t bytes = 1 << 16)
-      : nic(Nic::open(over_ethernet())),
+      : nic(SoftwareNic::open(over_ethernet())),
         pd(nic->allocate_pd().number),
         cq(*nic, {.log_entries = 10}),
         receive_cq(*nic, {}),
@@ -92,7 +92,7 @@ struct FarStation {
   }
   void stop_nic() const { static_cast<void>(qp.query()); }
 
-  std::shared_ptr<Nic> nic;
+  std::shared_ptr<SoftwareNic> nic;
   uint32_t pd;
   Cq cq;
   Cq receive_cq;
@@ -174,15 +174,15 @@ TEST_F(RoceNics, AHostThatIsGoneIsNamedInTheEnd) {
 
 TEST_F(RoceNics, EachTakesTheFirstAddressThatIsFree) {
   stay_apart();
-  std::vector<std::shared_ptr<Nic>> nics;
+  std::vector<std::shared_ptr<SoftwareNic>> nics;
   std::vector<std::array<uint8_t, 16>> gids;
   for (int i = 0; i < 4; ++i) {
-    nics.push_back(Nic::open(over_ethernet()));
+    nics.push_back(SoftwareNic::open(over_ethernet()));
     gids.push_back(udp_gid(*nics.back()));
     EXPECT_EQ(std::count(gids.begin(), gids.end(), gids.back()), 1);
   }
   try {
-    Nic::open(over_ethernet());
+    SoftwareNic::open(over_ethernet());
     FAIL() << "a fifth NIC found an address";
   } catch (const std::system_error& error) {
     EXPECT_EQ(error.code().value(), EADDRINUSE);
@@ -197,14 +197,14 @@ TEST_F(RoceNics, EachTakesTheFirstAddressThatIsFree) {
 
 TEST_F(RoceNics, InfiniBandHasNoUdp) {
   stay_apart();
-  const auto nic = Nic::open();
+  const auto nic = SoftwareNic::open();
   EXPECT_EQ(nic->gids().size(), 1u);
 }
 
 TEST_F(RoceNics, WithoutASettingThereIsNoneEither) {
   unsetenv("PEAL_SOFTNIC_UDP");
   stay_apart();
-  const auto nic = Nic::open(over_ethernet());
+  const auto nic = SoftwareNic::open(over_ethernet());
   const auto gid = udp_gid(*nic);
   EXPECT_EQ(gid[12], 10);
   EXPECT_EQ(gid[13], 112);
@@ -228,7 +228,7 @@ TEST_F(RoceNics, WhatIsNoAddressIsAnError) {
     EXPECT_THROW(Settings::from_environment(), std::invalid_argument) << wrong;
   }
   ASSERT_EQ(setenv("PEAL_SOFTNIC_UDP", "203.0.113.9", 1), 0);  // of no interface here
-  EXPECT_THROW(Nic::open(over_ethernet()), std::system_error);
+  EXPECT_THROW(SoftwareNic::open(over_ethernet()), std::system_error);
 }
 
 }  // namespace

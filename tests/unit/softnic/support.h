@@ -91,7 +91,7 @@ class Cq {
     bool ignore_overrun = true;
     uint8_t fill = 0xf0;
   };
-  Cq(Nic& nic, Options options)
+  Cq(SoftwareNic& nic, Options options)
       : nic_(nic),
         options_(options),
         buffer_((size_t{options.cqe_bytes} << options.log_entries) + 4096),
@@ -171,7 +171,7 @@ class Cq {
   uint32_t cqn = 0;
 
  private:
-  Nic& nic_;
+  SoftwareNic& nic_;
   Options options_;
   Pages buffer_;
   Pages doorbell_;
@@ -196,7 +196,8 @@ inline std::byte* as_registered(std::byte* memory) {
 
 /// Memory with a key on it; addresses are offsets unless `iova` says otherwise.
 struct Region {
-  Region(Nic& nic, uint32_t pd, size_t bytes, uint32_t access = kEverything, uint64_t iova = 0)
+  Region(SoftwareNic& nic, uint32_t pd, size_t bytes, uint32_t access = kEverything,
+         uint64_t iova = 0)
       : nic_(nic), pages(bytes) {
     const Created created = nic.register_memory({.pd = pd,
                                                  .access = access,
@@ -222,7 +223,7 @@ struct Region {
   }
 
  private:
-  Nic& nic_;
+  SoftwareNic& nic_;
 
  public:
   Pages pages;
@@ -313,7 +314,7 @@ class Qp {
     bool sends = true;
     uint32_t user_index = 0x123;
   };
-  Qp(Nic& nic, uint32_t pd, Cq& send_cq, Cq& receive_cq, Options options)
+  Qp(SoftwareNic& nic, uint32_t pd, Cq& send_cq, Cq& receive_cq, Options options)
       : nic_(nic),
         blocks_(1u << options.log_blocks),
         queue_(size_t{64} << options.log_blocks),
@@ -443,7 +444,7 @@ class Qp {
       queue_.data()[at] = static_cast<const std::byte*>(from)[i];
     }
   }
-  Nic& nic_;
+  SoftwareNic& nic_;
   uint32_t blocks_;
   Pages queue_;
   Pages receive_queue_;
@@ -457,7 +458,7 @@ class Qp {
 class SoftNic : public ::testing::Test {
  protected:
   void SetUp() override {
-    nic = Nic::open();
+    nic = SoftwareNic::open();
     pd = nic->allocate_pd().number;
     cq = std::make_unique<Cq>(*nic, Cq::Options{});
     receive_cq = std::make_unique<Cq>(*nic, Cq::Options{});
@@ -477,7 +478,7 @@ class SoftNic : public ::testing::Test {
     return cq->await();
   }
 
-  std::shared_ptr<Nic> nic;
+  std::shared_ptr<SoftwareNic> nic;
   uint32_t pd = 0;
   std::unique_ptr<Cq> cq;
   std::unique_ptr<Cq> receive_cq;

@@ -344,7 +344,7 @@ class NoDescriptorLeft {
   rlimit before_ = {};
 };
 
-void expect_trouble(const Nic& nic, std::initializer_list<const char*> parts) {
+void expect_trouble(const SoftwareNic& nic, std::initializer_list<const char*> parts) {
   for (const char* part : parts) {
     EXPECT_NE(nic.trouble().find(part), std::string::npos) << part << " in: " << nic.trouble();
   }
