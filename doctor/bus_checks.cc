@@ -41,8 +41,8 @@ std::vector<nic::PciPlace> endpoints(const Machine& machine) {
 }
 
 bool usable(const NicReport& nic) {
-  return std::ranges::any_of(nic.ports,
-                             [](const Port& port) { return port.active() && !port.ethernet; });
+  return std::ranges::any_of(
+      nic.ports, [](const PortReport& port) { return port.active() && !port.ethernet; });
 }
 
 // The NICs with an active InfiniBand port; all of them where none has one.

@@ -13,11 +13,11 @@
 namespace peal::doctor {
 namespace {
 
-std::string port_folder(const NicReport& nic, const Port& port) {
+std::string port_folder(const NicReport& nic, const PortReport& port) {
   return fmt::format("sys/class/infiniband/{}/ports/{}", nic.name, port.number);
 }
 
-Finding examine_infiniband(const Machine& machine, const NicReport& nic, const Port& port) {
+Finding examine_infiniband(const Machine& machine, const NicReport& nic, const PortReport& port) {
   const std::string folder = port_folder(nic, port);
   const std::string lid = machine.text(folder + "/lid");
   const std::string found = fmt::format("LID {}, GID {}", lid.empty() ? "unknown" : lid,
@@ -47,7 +47,7 @@ std::vector<nic::GidEntry> roce_gids(const Machine& machine, const std::string& 
 }
 
 // What peal itself would take (host/nic/gid.h).
-Finding examine_roce(const Machine& machine, const NicReport& nic, const Port& port) {
+Finding examine_roce(const Machine& machine, const NicReport& nic, const PortReport& port) {
   const auto table = roce_gids(machine, port_folder(nic, port));
   const nic::GidEntry* const best = nic::best_roce_gid(table);
   if (best && !best->gid.link_local()) {
@@ -68,7 +68,7 @@ uint64_t counter(const Machine& machine, const std::string& file) {
   return value;
 }
 
-Finding examine_losses(const Machine& machine, const NicReport& nic, const Port& port) {
+Finding examine_losses(const Machine& machine, const NicReport& nic, const PortReport& port) {
   constexpr const char* kCounters[] = {"out_of_sequence", "packet_seq_err",
                                        "local_ack_timeout_err"};
   std::string losses;
@@ -94,7 +94,7 @@ Findings of_active_ports(const Machine& machine, const char* check, const char* 
                          const Examine& examine) {
   Findings findings;
   for (const NicReport& nic : connectx(machine)) {
-    for (const Port& port : nic.ports) {
+    for (const PortReport& port : nic.ports) {
       if (port.active()) examine(nic, port, findings);
     }
   }
@@ -106,7 +106,7 @@ Findings of_active_ports(const Machine& machine, const char* check, const char* 
 
 Findings check_gid(const Machine& machine) {
   return of_active_ports(machine, "gid", "no active port",
-                         [&](const NicReport& nic, const Port& port, Findings& findings) {
+                         [&](const NicReport& nic, const PortReport& port, Findings& findings) {
                            findings.push_back(port.ethernet
                                                   ? examine_roce(machine, nic, port)
                                                   : examine_infiniband(machine, nic, port));
@@ -115,7 +115,7 @@ Findings check_gid(const Machine& machine) {
 
 Findings check_lossless(const Machine& machine) {
   return of_active_ports(machine, "lossless", "no active Ethernet port; InfiniBand loses nothing",
-                         [&](const NicReport& nic, const Port& port, Findings& findings) {
+                         [&](const NicReport& nic, const PortReport& port, Findings& findings) {
                            if (port.ethernet)
                              findings.push_back(examine_losses(machine, nic, port));
                          });

@@ -20,7 +20,7 @@ constexpr int kOldestDriver = 525;  // the first for CUDA 12
 constexpr int kDmaBufDriver = 515;  // CUDA 11.7
 constexpr int kDmaBufKernel[] = {5, 12};
 
-struct Driver {
+struct KernelDriver {
   std::string version;  // "580.95.05"; empty: none loaded
   int major = 0;
   bool open_module = false;
@@ -33,9 +33,9 @@ int number_at(const std::string& text, size_t at) {
 }
 
 // "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build ..."
-Driver loaded_driver(const Machine& machine) {
+KernelDriver loaded_driver(const Machine& machine) {
   std::istringstream words(machine.text("proc/driver/nvidia/version"));
-  Driver driver;
+  KernelDriver driver;
   std::string line;
   std::getline(words, line);
   driver.open_module = line.find("Open Kernel Module") != std::string::npos;
@@ -67,7 +67,7 @@ bool kernel_has_dma_buf(const Machine& machine) {
 }
 
 bool dma_buf_possible(const Machine& machine) {
-  const Driver driver = loaded_driver(machine);
+  const KernelDriver driver = loaded_driver(machine);
   return driver.open_module && driver.major >= kDmaBufDriver && kernel_has_dma_buf(machine);
 }
 
@@ -99,7 +99,7 @@ Findings unless_gpu_and_nic(const Machine& machine, const char* check) {
 }
 
 Findings check_gpu_driver(const Machine& machine) {
-  const Driver driver = loaded_driver(machine);
+  const KernelDriver driver = loaded_driver(machine);
   if (driver.version.empty()) {
     if (nvidia_gpus(machine).empty()) {
       return {{"gpu driver", "", Level::kWarn, "no NVIDIA GPU: kernels run on the CPU",

@@ -103,7 +103,7 @@ std::vector<NicReport> connectx(const Machine& machine) {
     if (!is_connectx(machine, place.name) || !list.allows(place.name)) continue;
     nics.push_back(describe(machine, place));
     std::erase_if(nics.back().ports,
-                  [&](const Port& port) { return !list.allows(place.name, port.number); });
+                  [&](const PortReport& port) { return !list.allows(place.name, port.number); });
   }
   return nics;
 }

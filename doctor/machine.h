@@ -86,7 +86,7 @@ struct Machine {
 };
 
 /// A port of a NIC as sysfs shows it.
-struct Port {
+struct PortReport {
   int number = 1;
   std::string state;  // "ACTIVE"
   std::string phys;   // "LinkUp"
@@ -101,11 +101,11 @@ struct NicReport {
   nic::PciPlace pci;  // its address may be empty
   std::string firmware;
   std::string netdev;  // of an Ethernet port, or empty
-  std::vector<Port> ports;
+  std::vector<PortReport> ports;
 };
 
 /// "mlx5_0/1".
-inline std::string port_name(const NicReport& nic, const Port& port) {
+inline std::string port_name(const NicReport& nic, const PortReport& port) {
   return nic.name + "/" + std::to_string(port.number);
 }
 

@@ -71,7 +71,7 @@ Finding examine_access(const Machine& machine, const NicReport& nic) {
   return {"devx", nic.name, Level::kOk, "opens, has a doorbell page and what kernels need"};
 }
 
-std::string link_remedy(const NicReport& nic, const Port& port) {
+std::string link_remedy(const NicReport& nic, const PortReport& port) {
   if (port.state == "INIT" || port.state == "ARMED") {
     return "the cable is in, the subnet manager has not been here: start opensm or ask who runs it";
   }
@@ -85,12 +85,12 @@ std::string link_remedy(const NicReport& nic, const Port& port) {
 
 // The port of `nic` that peal would take; 0 if none is active.
 int taken_port(const NicReport& nic) {
-  const auto found = std::ranges::find_if(nic.ports, &Port::active);
+  const auto found = std::ranges::find_if(nic.ports, &PortReport::active);
   return found == nic.ports.end() ? 0 : found->number;
 }
 
 // `another`: some port of this machine can be used.
-Finding examine_link(const NicReport& nic, const Port& port, bool another) {
+Finding examine_link(const NicReport& nic, const PortReport& port, bool another) {
   const Level bad = another ? Level::kWarn : Level::kFail;
   if (!port.active()) {
     return {"link", port_name(nic, port), bad,
@@ -107,7 +107,7 @@ Finding examine_link(const NicReport& nic, const Port& port, bool another) {
   return {"link", port_name(nic, port), Level::kOk, found};
 }
 
-std::string mtu_remedy(const Machine& machine, const NicReport& nic, const Port& port) {
+std::string mtu_remedy(const Machine& machine, const NicReport& nic, const PortReport& port) {
   if (!port.ethernet) {
     return "set it in the subnet manager's partition (opensm: partitions.conf, mtu=5) and in the "
            "switches";
@@ -149,7 +149,7 @@ Findings check_link(const Machine& machine) {
   const bool another = std::ranges::any_of(nics, taken_port);
   Findings findings;
   for (const NicReport& nic : nics) {
-    for (const Port& port : nic.ports) findings.push_back(examine_link(nic, port, another));
+    for (const PortReport& port : nic.ports) findings.push_back(examine_link(nic, port, another));
   }
   if (findings.empty()) findings.push_back({"link", "", Level::kSkip, "no ConnectX"});
   return findings;
@@ -160,7 +160,7 @@ Findings check_mtu(const Machine& machine) {
   int first = 0;  // of the machine's active ports
   for (const NicReport& nic : connectx(machine)) {
     const ProbedNic* const probed = machine.verbs.find(nic.name);
-    for (const Port& port : nic.ports) {
+    for (const PortReport& port : nic.ports) {
       const auto* const answer = [&]() -> const ProbedPort* {
         if (!probed || !port.active()) return nullptr;
         const auto found = std::ranges::find(probed->ports, port.number, &ProbedPort::number);

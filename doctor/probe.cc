@@ -107,7 +107,7 @@ CudaView ask_cuda(const std::string& library) {
   if (loaded.driver->driver_version(&view.version) != cuda::kSuccess) view.version = 0;
   if (loaded.driver->device_count(&view.gpus) != cuda::kSuccess) view.gpus = 0;
   for (int index = 0; index < view.gpus; ++index) {
-    cuda::Device device = 0;
+    cuda::DeviceHandle device = 0;
     int ordering = 0;
     const bool told =
         loaded.driver->device(&device, index) == cuda::kSuccess &&

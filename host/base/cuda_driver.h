@@ -14,20 +14,14 @@ namespace peal::cuda {
 
 // As cuda.h has them, under names of our own.
 using Result = int;
-using Device = int;
-using Address = unsigned long long;
-struct ContextHandle;
-struct StreamHandle;
-struct EventHandle;
-struct ModuleHandle;
-struct FunctionHandle;
-struct PoolHandle;
-using Context = ContextHandle*;
-using Stream = StreamHandle*;
-using Event = EventHandle*;
-using Module = ModuleHandle*;
-using Function = FunctionHandle*;
-using Pool = PoolHandle*;  // of cudaMallocAsync
+using DeviceHandle = int;
+using DeviceAddress = unsigned long long;
+using ContextHandle = struct OpaqueContext*;
+using StreamHandle = struct OpaqueStream*;
+using EventHandle = struct OpaqueEvent*;
+using ModuleHandle = struct OpaqueModule*;
+using FunctionHandle = struct OpaqueFunction*;
+using PoolHandle = struct OpaquePool*;  // of cudaMallocAsync
 struct Uuid {
   char bytes[16];
   bool operator==(const Uuid&) const = default;
@@ -123,7 +117,7 @@ struct LaunchConfig {
   unsigned blocks[3];
   unsigned threads[3];
   unsigned shared_bytes;
-  Stream stream;
+  StreamHandle stream;
   LaunchAttribute* attributes;
   unsigned attribute_count;
 };
@@ -135,67 +129,74 @@ struct LaunchConfig {
   X(error_name, "cuGetErrorName", (Result error, const char** text))                              \
   X(error_string, "cuGetErrorString", (Result error, const char** text))                          \
   X(device_count, "cuDeviceGetCount", (int* count))                                               \
-  X(device, "cuDeviceGet", (Device * device, int index))                                          \
-  X(device_attribute, "cuDeviceGetAttribute", (int* value, int what, Device device))              \
-  X(device_name, "cuDeviceGetName", (char* name, int bytes, Device device))                       \
-  X(device_uuid, "cuDeviceGetUuid_v2", (Uuid * uuid, Device device))                              \
-  X(pci_bus_id, "cuDeviceGetPCIBusId", (char* address, int bytes, Device device))                 \
-  X(can_access_peer, "cuDeviceCanAccessPeer", (int* can, Device device, Device peer))             \
-  X(p2p_attribute, "cuDeviceGetP2PAttribute", (int* value, int what, Device from, Device to))     \
-  X(retain_context, "cuDevicePrimaryCtxRetain", (Context * context, Device device))               \
-  X(release_context, "cuDevicePrimaryCtxRelease_v2", (Device device))                             \
-  X(set_context, "cuCtxSetCurrent", (Context context))                                            \
-  X(push_context, "cuCtxPushCurrent_v2", (Context context))                                       \
-  X(pop_context, "cuCtxPopCurrent_v2", (Context * context))                                       \
-  X(enable_peer, "cuCtxEnablePeerAccess", (Context peer, unsigned flags))                         \
-  X(create_stream, "cuStreamCreate", (Stream * stream, unsigned flags))                           \
-  X(destroy_stream, "cuStreamDestroy_v2", (Stream stream))                                        \
+  X(device, "cuDeviceGet", (DeviceHandle * device, int index))                                    \
+  X(device_attribute, "cuDeviceGetAttribute", (int* value, int what, DeviceHandle device))        \
+  X(device_name, "cuDeviceGetName", (char* name, int bytes, DeviceHandle device))                 \
+  X(device_uuid, "cuDeviceGetUuid_v2", (Uuid * uuid, DeviceHandle device))                        \
+  X(pci_bus_id, "cuDeviceGetPCIBusId", (char* address, int bytes, DeviceHandle device))           \
+  X(can_access_peer, "cuDeviceCanAccessPeer", (int* can, DeviceHandle device, DeviceHandle peer)) \
+  X(p2p_attribute, "cuDeviceGetP2PAttribute",                                                     \
+    (int* value, int what, DeviceHandle from, DeviceHandle to))                                   \
+  X(retain_context, "cuDevicePrimaryCtxRetain", (ContextHandle * context, DeviceHandle device))   \
+  X(release_context, "cuDevicePrimaryCtxRelease_v2", (DeviceHandle device))                       \
+  X(set_context, "cuCtxSetCurrent", (ContextHandle context))                                      \
+  X(push_context, "cuCtxPushCurrent_v2", (ContextHandle context))                                 \
+  X(pop_context, "cuCtxPopCurrent_v2", (ContextHandle * context))                                 \
+  X(enable_peer, "cuCtxEnablePeerAccess", (ContextHandle peer, unsigned flags))                   \
+  X(create_stream, "cuStreamCreate", (StreamHandle * stream, unsigned flags))                     \
+  X(destroy_stream, "cuStreamDestroy_v2", (StreamHandle stream))                                  \
   X(sync_context, "cuCtxSynchronize", ())                                                         \
-  X(sync_stream, "cuStreamSynchronize", (Stream stream))                                          \
-  X(is_capturing, "cuStreamIsCapturing", (Stream stream, int* status))                            \
+  X(sync_stream, "cuStreamSynchronize", (StreamHandle stream))                                    \
+  X(is_capturing, "cuStreamIsCapturing", (StreamHandle stream, int* status))                      \
   X(write_value, "cuStreamWriteValue64_v2",                                                       \
-    (Stream stream, Address at, uint64_t value, unsigned flags))                                  \
+    (StreamHandle stream, DeviceAddress at, uint64_t value, unsigned flags))                      \
   X(wait_value, "cuStreamWaitValue64_v2",                                                         \
-    (Stream stream, Address at, uint64_t value, unsigned flags))                                  \
-  X(create_event, "cuEventCreate", (Event * event, unsigned flags))                               \
-  X(destroy_event, "cuEventDestroy_v2", (Event event))                                            \
-  X(record_event, "cuEventRecord", (Event event, Stream stream))                                  \
-  X(query_event, "cuEventQuery", (Event event))                                                   \
-  X(sync_event, "cuEventSynchronize", (Event event))                                              \
-  X(load_module, "cuModuleLoadData", (Module * module, const void* image))                        \
-  X(unload_module, "cuModuleUnload", (Module module))                                             \
-  X(find_function, "cuModuleGetFunction", (Function * function, Module module, const char* name)) \
+    (StreamHandle stream, DeviceAddress at, uint64_t value, unsigned flags))                      \
+  X(create_event, "cuEventCreate", (EventHandle * event, unsigned flags))                         \
+  X(destroy_event, "cuEventDestroy_v2", (EventHandle event))                                      \
+  X(record_event, "cuEventRecord", (EventHandle event, StreamHandle stream))                      \
+  X(query_event, "cuEventQuery", (EventHandle event))                                             \
+  X(sync_event, "cuEventSynchronize", (EventHandle event))                                        \
+  X(load_module, "cuModuleLoadData", (ModuleHandle * module, const void* image))                  \
+  X(unload_module, "cuModuleUnload", (ModuleHandle module))                                       \
+  X(find_function, "cuModuleGetFunction",                                                         \
+    (FunctionHandle * function, ModuleHandle module, const char* name))                           \
   X(launch, "cuLaunchKernel",                                                                     \
-    (Function function, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,                  \
+    (FunctionHandle function, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,            \
      unsigned threads_x, unsigned threads_y, unsigned threads_z, unsigned shared_bytes,           \
-     Stream stream, void** parameters, void** extra))                                             \
-  X(copy, "cuMemcpyAsync", (Address to, Address from, size_t bytes, Stream stream))               \
-  X(set_bytes, "cuMemsetD8Async", (Address to, unsigned char byte, size_t bytes, Stream stream))  \
+     StreamHandle stream, void** parameters, void** extra))                                       \
+  X(copy, "cuMemcpyAsync",                                                                        \
+    (DeviceAddress to, DeviceAddress from, size_t bytes, StreamHandle stream))                    \
+  X(set_bytes, "cuMemsetD8Async",                                                                 \
+    (DeviceAddress to, unsigned char byte, size_t bytes, StreamHandle stream))                    \
   X(memory_info, "cuMemGetInfo_v2", (size_t * available, size_t * total))                         \
-  X(allocate, "cuMemAlloc_v2", (Address * address, size_t bytes))                                 \
-  X(release, "cuMemFree_v2", (Address address))                                                   \
-  X(address_range, "cuMemGetAddressRange_v2", (Address * base, size_t * bytes, Address inside))   \
-  X(ipc_handle, "cuIpcGetMemHandle", (IpcHandle * handle, Address address))                       \
-  X(ipc_open, "cuIpcOpenMemHandle_v2", (Address * address, IpcHandle handle, unsigned flags))     \
-  X(ipc_close, "cuIpcCloseMemHandle", (Address address))                                          \
+  X(allocate, "cuMemAlloc_v2", (DeviceAddress * address, size_t bytes))                           \
+  X(release, "cuMemFree_v2", (DeviceAddress address))                                             \
+  X(address_range, "cuMemGetAddressRange_v2",                                                     \
+    (DeviceAddress * base, size_t * bytes, DeviceAddress inside))                                 \
+  X(ipc_handle, "cuIpcGetMemHandle", (IpcHandle * handle, DeviceAddress address))                 \
+  X(ipc_open, "cuIpcOpenMemHandle_v2",                                                            \
+    (DeviceAddress * address, IpcHandle handle, unsigned flags))                                  \
+  X(ipc_close, "cuIpcCloseMemHandle", (DeviceAddress address))                                    \
   X(allocate_host, "cuMemHostAlloc", (void** address, size_t bytes, unsigned flags))              \
   X(release_host, "cuMemFreeHost", (void* address))                                               \
   X(register_host, "cuMemHostRegister_v2", (void* address, size_t bytes, unsigned flags))         \
   X(unregister_host, "cuMemHostUnregister", (void* address))                                      \
-  X(host_pointer, "cuMemHostGetDevicePointer_v2", (Address * out, void* host, unsigned flags))    \
-  X(pointer_attribute, "cuPointerGetAttribute", (void* value, int what, Address pointer))
+  X(host_pointer, "cuMemHostGetDevicePointer_v2",                                                 \
+    (DeviceAddress * out, void* host, unsigned flags))                                            \
+  X(pointer_attribute, "cuPointerGetAttribute", (void* value, int what, DeviceAddress pointer))
 
 // The same for functions that an older driver lacks: null there.
-#define PEAL_CUDA_OPTIONAL_FUNCTIONS(X)                                               \
-  X(query_stream, "cuStreamQuery", (Stream stream))                                   \
-  X(context_flags, "cuCtxGetFlags", (unsigned* flags))                                \
-  X(set_context_flags, "cuCtxSetFlags", (unsigned flags))                             \
-  X(set_pointer_attribute, "cuPointerSetAttribute",                                   \
-    (const void* value, int what, Address pointer))                                   \
-  X(launch_with, "cuLaunchKernelEx",                                                  \
-    (const LaunchConfig* config, Function function, void** parameters, void** extra)) \
-  X(range_handle, "cuMemGetHandleForAddressRange",                                    \
-    (void* handle, Address address, size_t bytes, int kind, unsigned long long flags))
+#define PEAL_CUDA_OPTIONAL_FUNCTIONS(X)                                                     \
+  X(query_stream, "cuStreamQuery", (StreamHandle stream))                                   \
+  X(context_flags, "cuCtxGetFlags", (unsigned* flags))                                      \
+  X(set_context_flags, "cuCtxSetFlags", (unsigned flags))                                   \
+  X(set_pointer_attribute, "cuPointerSetAttribute",                                         \
+    (const void* value, int what, DeviceAddress pointer))                                   \
+  X(launch_with, "cuLaunchKernelEx",                                                        \
+    (const LaunchConfig* config, FunctionHandle function, void** parameters, void** extra)) \
+  X(range_handle, "cuMemGetHandleForAddressRange",                                          \
+    (void* handle, DeviceAddress address, size_t bytes, int kind, unsigned long long flags))
 
 // The same for memory that is made and mapped apart (cuMemCreate, cuMemMap): all or none.
 #define PEAL_CUDA_VIRTUAL_MEMORY_FUNCTIONS(X)                                                    \
@@ -210,25 +211,28 @@ struct LaunchConfig {
   X(import_handle, "cuMemImportFromShareableHandle",                                             \
     (MemoryHandle * memory, void* handle, int type))                                             \
   X(reserve, "cuMemAddressReserve",                                                              \
-    (Address * begin, size_t bytes, size_t alignment, Address wish, unsigned long long flags))   \
-  X(free_addresses, "cuMemAddressFree", (Address begin, size_t bytes))                           \
+    (DeviceAddress * begin, size_t bytes, size_t alignment, DeviceAddress wish,                  \
+     unsigned long long flags))                                                                  \
+  X(free_addresses, "cuMemAddressFree", (DeviceAddress begin, size_t bytes))                     \
   X(map, "cuMemMap",                                                                             \
-    (Address at, size_t bytes, size_t offset, MemoryHandle memory, unsigned long long flags))    \
-  X(unmap, "cuMemUnmap", (Address at, size_t bytes))                                             \
+    (DeviceAddress at, size_t bytes, size_t offset, MemoryHandle memory,                         \
+     unsigned long long flags))                                                                  \
+  X(unmap, "cuMemUnmap", (DeviceAddress at, size_t bytes))                                       \
   X(set_access, "cuMemSetAccess",                                                                \
-    (Address at, size_t bytes, const MemoryAccess* access, size_t count))
+    (DeviceAddress at, size_t bytes, const MemoryAccess* access, size_t count))
 
 // The same for pools of memory (cudaMallocAsync) and their sharing: all or none.
-#define PEAL_CUDA_POOL_FUNCTIONS(X)                                                               \
-  X(export_pool, "cuMemPoolExportToShareableHandle",                                              \
-    (void* handle, Pool pool, int type, unsigned long long flags))                                \
-  X(import_pool, "cuMemPoolImportFromShareableHandle",                                            \
-    (Pool * pool, void* handle, int type, unsigned long long flags))                              \
-  X(destroy_pool, "cuMemPoolDestroy", (Pool pool))                                                \
-  X(set_pool_access, "cuMemPoolSetAccess", (Pool pool, const MemoryAccess* access, size_t count)) \
-  X(export_pointer, "cuMemPoolExportPointer", (PoolPointer * exported, Address address))          \
-  X(import_pointer, "cuMemPoolImportPointer",                                                     \
-    (Address * address, Pool pool, PoolPointer * exported))
+#define PEAL_CUDA_POOL_FUNCTIONS(X)                                                            \
+  X(export_pool, "cuMemPoolExportToShareableHandle",                                           \
+    (void* handle, PoolHandle pool, int type, unsigned long long flags))                       \
+  X(import_pool, "cuMemPoolImportFromShareableHandle",                                         \
+    (PoolHandle * pool, void* handle, int type, unsigned long long flags))                     \
+  X(destroy_pool, "cuMemPoolDestroy", (PoolHandle pool))                                       \
+  X(set_pool_access, "cuMemPoolSetAccess",                                                     \
+    (PoolHandle pool, const MemoryAccess* access, size_t count))                               \
+  X(export_pointer, "cuMemPoolExportPointer", (PoolPointer * exported, DeviceAddress address)) \
+  X(import_pointer, "cuMemPoolImportPointer",                                                  \
+    (DeviceAddress * address, PoolHandle pool, PoolPointer * exported))
 
 /// The functions: driver->allocate(&address, bytes). The library stays loaded until the process
 /// ends.

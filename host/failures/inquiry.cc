@@ -45,9 +45,9 @@ std::vector<WaitNote> read_notes(const std::string& text) {
 }
 
 // Waits of one PE for another, and who waits.
-class Graph {
+class WaitGraph {
  public:
-  Graph(std::span<const PeWaits> all, int n_pes) : all_(all), n_pes_(n_pes) {}
+  WaitGraph(std::span<const PeWaits> all, int n_pes) : all_(all), n_pes_(n_pes) {}
 
   std::string circle_from(int pe) {
     path_.clear();
@@ -96,7 +96,7 @@ class Graph {
 }  // namespace
 
 std::string find_circle(std::span<const PeWaits> all, int n_pes) {
-  Graph graph(all, n_pes);
+  WaitGraph graph(all, n_pes);
   for (const PeWaits& one : all) {
     if (std::string circle = graph.circle_from(one.pe); !circle.empty()) return circle;
   }

@@ -23,15 +23,15 @@ namespace {
 const Gpu& gpu_of(const Backing::Block& block) { return *static_cast<Gpu*>(block.keeper.get()); }
 
 // cuMemAlloc promises 256 bytes; the first kAlignment bytes of an allocation are there to move in.
-std::byte* align_up(cuda::Address address) {
-  const cuda::Address aligned =
+std::byte* align_up(cuda::DeviceAddress address) {
+  const cuda::DeviceAddress aligned =
       (address + Backing::kAlignment - 1) / Backing::kAlignment * Backing::kAlignment;
   return reinterpret_cast<std::byte*>(aligned);
 }
 
 void release_cuda(const Backing::Block& block) noexcept {
   gpu_of(block).release([&](const cuda::Driver& driver) {
-    cuda::Address base = 0;
+    cuda::DeviceAddress base = 0;
     size_t bytes = 0;
     if (driver.address_range(&base, &bytes, device_address(block.address)) == cuda::kSuccess) {
       driver.release(base);
@@ -123,7 +123,7 @@ PinnedRange pin_as(std::shared_ptr<Gpu> gpu, std::byte* address, size_t bytes, u
 Backing make_cuda_backing(std::shared_ptr<Gpu> gpu, size_t bytes, const std::string& name) {
   if (bytes == 0) fail(ErrorCode::kInvalidArgument, "GPU memory for {}: 0 bytes asked", name);
   const size_t rounded = rounded_up(bytes, Backing::kAlignment);
-  cuda::Address base = 0;
+  cuda::DeviceAddress base = 0;
   const cuda::Result result = gpu->within([&](const cuda::Driver& driver) {
     return driver.allocate(&base, rounded + Backing::kAlignment);
   });

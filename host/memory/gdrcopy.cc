@@ -11,7 +11,7 @@
 
 namespace peal::gdrcopy {
 
-static_assert(sizeof(Handle) == 8 && sizeof(Info) == 48 && offsetof(Info, kind) == 40,
+static_assert(sizeof(PinHandle) == 8 && sizeof(Info) == 48 && offsetof(Info, kind) == 40,
               "as gdrapi.h has them");
 
 const char* to_string(Kind kind) {

@@ -17,8 +17,8 @@
 
 namespace peal::gdrcopy {
 
-struct State;    // gdr_t points at one
-struct Handle {  // gdr_mh_t
+struct State;       // gdr_t points at one
+struct PinHandle {  // gdr_mh_t
   unsigned long value = 0;
 };
 
@@ -41,20 +41,20 @@ struct Info {
 inline constexpr size_t kPage = 64u << 10;
 
 // X(member, symbol, answer, parameters). Those that answer an int answer an errno, or 0.
-#define PEAL_GDRCOPY_FUNCTIONS(X)                                                        \
-  X(open, "gdr_open", State*, ())                                                        \
-  X(close, "gdr_close", int, (State * state))                                            \
-  X(pin, "gdr_pin_buffer", int,                                                          \
-    (State * state, unsigned long address, size_t bytes, uint64_t token, uint32_t space, \
-     Handle* handle))                                                                    \
-  X(unpin, "gdr_unpin_buffer", int, (State * state, Handle handle))                      \
-  X(info, "gdr_get_info_v2", int, (State * state, Handle handle, Info * info))           \
-  X(map, "gdr_map", int, (State * state, Handle handle, void** mapped, size_t bytes))    \
-  X(unmap, "gdr_unmap", int, (State * state, Handle handle, void* mapped, size_t bytes)) \
-  X(copy_in, "gdr_copy_to_mapping", int,                                                 \
-    (Handle handle, void* mapped, const void* from, size_t bytes))                       \
-  X(copy_out, "gdr_copy_from_mapping", int,                                              \
-    (Handle handle, void* to, const void* mapped, size_t bytes))                         \
+#define PEAL_GDRCOPY_FUNCTIONS(X)                                                           \
+  X(open, "gdr_open", State*, ())                                                           \
+  X(close, "gdr_close", int, (State * state))                                               \
+  X(pin, "gdr_pin_buffer", int,                                                             \
+    (State * state, unsigned long address, size_t bytes, uint64_t token, uint32_t space,    \
+     PinHandle* handle))                                                                    \
+  X(unpin, "gdr_unpin_buffer", int, (State * state, PinHandle handle))                      \
+  X(info, "gdr_get_info_v2", int, (State * state, PinHandle handle, Info * info))           \
+  X(map, "gdr_map", int, (State * state, PinHandle handle, void** mapped, size_t bytes))    \
+  X(unmap, "gdr_unmap", int, (State * state, PinHandle handle, void* mapped, size_t bytes)) \
+  X(copy_in, "gdr_copy_to_mapping", int,                                                    \
+    (PinHandle handle, void* mapped, const void* from, size_t bytes))                       \
+  X(copy_out, "gdr_copy_from_mapping", int,                                                 \
+    (PinHandle handle, void* to, const void* mapped, size_t bytes))                         \
   X(version, "gdr_runtime_get_version", void, (int* major, int* minor))
 
 struct GdrLibrary {
@@ -130,7 +130,7 @@ class GdrMapping {
 
   std::shared_ptr<Session> session_;
   const size_t bytes_;
-  Handle handle_;
+  PinHandle handle_;
   bool pinned_ = false;
   void* mapped_ = nullptr;
   std::byte* begin_ = nullptr;  // in it

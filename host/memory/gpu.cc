@@ -67,7 +67,7 @@ Gpu::Gpu(std::shared_ptr<const cuda::Driver> driver, int index, const std::strin
 Gpu::~Gpu() {
   access_.reset();  // it may ask the driver
   // At the end of a process the driver may be gone already: then these do nothing.
-  cuda::Context ignored = nullptr;
+  cuda::ContextHandle ignored = nullptr;
   if (driver_->push_context(context_) == cuda::kSuccess) {
     driver_->destroy_stream(stream_);
     driver_->pop_context(&ignored);
@@ -93,7 +93,7 @@ Gpu::Current::Current(const Gpu& gpu) : driver_(*gpu.driver_) {
 }
 
 Gpu::Current::~Current() {
-  cuda::Context ignored = nullptr;
+  cuda::ContextHandle ignored = nullptr;
   driver_.pop_context(&ignored);
 }
 
@@ -127,7 +127,7 @@ std::string Gpu::describe_words() const { return access_->describe(); }
 
 std::optional<int> Gpu::find(const cuda::Uuid& uuid) const {
   for (int index = 0; index < count_of(*driver_); ++index) {
-    cuda::Device device = 0;
+    cuda::DeviceHandle device = 0;
     cuda::Uuid one{};
     if (driver_->device(&device, index) == cuda::kSuccess &&
         driver_->device_uuid(&one, device) == cuda::kSuccess && one == uuid) {
@@ -138,7 +138,7 @@ std::optional<int> Gpu::find(const cuda::Uuid& uuid) const {
 }
 
 void* Gpu::pointer_to(void* host) const {
-  cuda::Address device = 0;
+  cuda::DeviceAddress device = 0;
   call(fmt::format("cuMemHostGetDevicePointer({})", fmt::ptr(host)), &cuda::Driver::host_pointer,
        &device, host, 0u);
   return reinterpret_cast<void*>(device);
@@ -193,7 +193,7 @@ std::string Gpu::describe_writes() const {
 // The flag covers what is done in a context, whatever memory it is; the attribute covers one
 // allocation, whoever does it, but memory of cuMemCreate has none. cuCtxSetFlags came with 12.1.
 bool Gpu::synchronize_calls_on(const void* address) const {
-  const cuda::Address at = device_address(address);
+  const cuda::DeviceAddress at = device_address(address);
   const bool done = within([&](const cuda::Driver& driver) {
     int index = index_;
     driver.pointer_attribute(&index, cuda::kPointerDevice, at);

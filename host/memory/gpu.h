@@ -44,7 +44,7 @@ class Gpu {
   const std::string& pci_address() const { return pci_address_; }
   const cuda::Driver& driver() const { return *driver_; }
   /// As the driver counts it.
-  cuda::Device device() const { return device_; }
+  cuda::DeviceHandle device() const { return device_; }
   int multiprocessors() const { return multiprocessors_; }
   /// CU_DEVICE_ATTRIBUTE_...; 0 where the driver does not know it.
   int attribute(int what) const;
@@ -150,9 +150,9 @@ class Gpu {
 
   std::shared_ptr<const cuda::Driver> driver_;
   int index_;
-  cuda::Device device_ = 0;
-  cuda::Context context_ = nullptr;
-  cuda::Stream stream_ = nullptr;
+  cuda::DeviceHandle device_ = 0;
+  cuda::ContextHandle context_ = nullptr;
+  cuda::StreamHandle stream_ = nullptr;
   std::string name_;
   cuda::Uuid uuid_{};
   std::string pci_address_;
@@ -163,8 +163,8 @@ class Gpu {
   std::unique_ptr<const HostAccess> access_;
 };
 
-inline cuda::Address device_address(const void* pointer) {
-  return reinterpret_cast<cuda::Address>(pointer);
+inline cuda::DeviceAddress device_address(const void* pointer) {
+  return reinterpret_cast<cuda::DeviceAddress>(pointer);
 }
 
 /// Calls `body(driver, at, base, bytes)` for each allocation or mapping that a range lies in, in
@@ -172,10 +172,10 @@ inline cuda::Address device_address(const void* pointer) {
 /// Answers whether it never did, and CUDA knew all of the range.
 template <class Body>
 bool for_each_allocation(const Gpu& gpu, const std::byte* address, size_t bytes, const Body& body) {
-  const cuda::Address end = device_address(address) + bytes;
+  const cuda::DeviceAddress end = device_address(address) + bytes;
   return gpu.within([&](const cuda::Driver& driver) {
-    for (cuda::Address at = device_address(address); at < end;) {
-      cuda::Address base = 0;
+    for (cuda::DeviceAddress at = device_address(address); at < end;) {
+      cuda::DeviceAddress base = 0;
       size_t size = 0;
       if (driver.address_range(&base, &size, at) != cuda::kSuccess || base + size <= at ||
           !body(driver, at, base, size)) {

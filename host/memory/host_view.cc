@@ -35,13 +35,14 @@ class Scratch {
   Scratch& operator=(const Scratch&) = delete;
 
   std::byte* page() const {
-    const cuda::Address aligned = (base_ + gdrcopy::kPage - 1) / gdrcopy::kPage * gdrcopy::kPage;
+    const cuda::DeviceAddress aligned =
+        (base_ + gdrcopy::kPage - 1) / gdrcopy::kPage * gdrcopy::kPage;
     return reinterpret_cast<std::byte*>(aligned);
   }
 
  private:
   const Gpu& gpu_;
-  cuda::Address base_ = 0;
+  cuda::DeviceAddress base_ = 0;
 };
 
 // Whether stream and view see what the other one wrote: a mapping may lead nowhere, as with a GPU

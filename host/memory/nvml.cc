@@ -14,7 +14,7 @@
 namespace peal {
 namespace {
 
-using Device = void*;
+using NvmlDevice = void*;
 constexpr int kSuccess = 0;
 enum P2pCapability : int { kRead = 0, kWrite = 1, kNvlink = 2, kAtomics = 3 };
 constexpr int kStatusOk = 0;          // NVML_P2P_STATUS_OK
@@ -48,9 +48,9 @@ bool FabricPlace::reaches(const FabricPlace& other) const {
 struct Nvml::Library {
   int (*start)() = nullptr;
   int (*stop)() = nullptr;
-  int (*find)(const char*, Device*) = nullptr;
-  int (*p2p_status)(Device, Device, int, int*) = nullptr;
-  int (*fabric_info)(Device, FabricInfo*) = nullptr;  // null in drivers before 535
+  int (*find)(const char*, NvmlDevice*) = nullptr;
+  int (*p2p_status)(NvmlDevice, NvmlDevice, int, int*) = nullptr;
+  int (*fabric_info)(NvmlDevice, FabricInfo*) = nullptr;  // null in drivers before 535
   bool started = false;
 
   Library() = default;
@@ -60,8 +60,8 @@ struct Nvml::Library {
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
-  Device device(const cuda::Uuid& gpu) const {
-    Device found = nullptr;
+  NvmlDevice device(const cuda::Uuid& gpu) const {
+    NvmlDevice found = nullptr;
     return find(text_of(gpu).c_str(), &found) == kSuccess ? found : nullptr;
   }
 };
@@ -92,8 +92,8 @@ std::shared_ptr<const Nvml> Nvml::open(std::string* why, const std::string& path
 }
 
 Nvml::Pair Nvml::pair(const cuda::Uuid& from, const cuda::Uuid& to) const {
-  const Device here = library_->device(from);
-  const Device there = library_->device(to);
+  const NvmlDevice here = library_->device(from);
+  const NvmlDevice there = library_->device(to);
   if (here == nullptr || there == nullptr) return {};
   const auto can = [&](P2pCapability what) {
     int status = -1;
@@ -104,7 +104,7 @@ Nvml::Pair Nvml::pair(const cuda::Uuid& from, const cuda::Uuid& to) const {
 
 FabricPlace Nvml::place(const cuda::Uuid& gpu) const {
   FabricPlace place{};
-  const Device device = library_->device(gpu);
+  const NvmlDevice device = library_->device(gpu);
   if (device == nullptr || library_->fabric_info == nullptr) return place;
   FabricInfo info{};
   if (library_->fabric_info(device, &info) != kSuccess || info.state != kJoined) return place;

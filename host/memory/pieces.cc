@@ -5,7 +5,6 @@
 // address inside it. cuMemMap maps a handle from its first byte on only.
 #include "host/memory/pieces.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "host/base/error.h"
@@ -33,7 +32,7 @@ class Range {
   ~Range() {
     if (begin_ == 0) return;
     gpu_.release([&](const cuda::Driver& driver) {
-      cuda::Address at = begin_;
+      cuda::DeviceAddress at = begin_;
       for (const size_t bytes : sizes_) {
         driver.unmap(at, bytes);
         at += bytes;
@@ -60,7 +59,7 @@ class Range {
  private:
   const Gpu& gpu_;
   size_t bytes_;
-  cuda::Address begin_ = 0;
+  cuda::DeviceAddress begin_ = 0;
   size_t done_ = 0;
   std::vector<size_t> sizes_;
 };
@@ -79,7 +78,7 @@ Pieces::~Pieces() {
 Pieces Pieces::behind(const Gpu& gpu, const std::byte* address, size_t bytes, size_t* offset) {
   Pieces found(gpu);
   if (!gpu.driver().virtual_memory) return found;
-  const auto add = [&](const cuda::Driver& driver, cuda::Address at, cuda::Address base,
+  const auto add = [&](const cuda::Driver& driver, cuda::DeviceAddress at, cuda::DeviceAddress base,
                        size_t size) {
     cuda::MemoryHandle memory = 0;
     const cuda::Result kept = driver.retain_handle(&memory, reinterpret_cast<void*>(at));

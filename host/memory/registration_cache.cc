@@ -67,7 +67,8 @@ std::vector<uint64_t> RegistrationCache::ended() const {
 
 MemoryIdentity identify(const Gpu& gpu, const std::byte* address, size_t bytes) {
   MemoryIdentity identity;
-  const auto add = [&](const cuda::Driver& driver, cuda::Address at, cuda::Address, size_t) {
+  const auto add = [&](const cuda::Driver& driver, cuda::DeviceAddress at, cuda::DeviceAddress,
+                       size_t) {
     unsigned long long id = 0;
     const cuda::Result asked = driver.pointer_attribute(&id, cuda::kPointerBufferId, at);
     if (asked == cuda::kSuccess) identity.push_back(id);

@@ -28,7 +28,7 @@ struct Releaser {
   void operator()(T* object) const { release(object); }
 };
 template <class T, class R>
-using Owned = std::unique_ptr<T, Releaser<T, R>>;
+using OwnedObject = std::unique_ptr<T, Releaser<T, R>>;
 
 /// What people want of a NIC.
 struct DeviceOptions {
@@ -71,7 +71,7 @@ class Device {
   const VerbsLibrary::SoftwareFabric& fabric() const { return fabric_; }
   std::string trouble() const { return library_->software_trouble(context_.get()); }
 
-  const Port& port() const { return port_; }
+  const PortAttributes& port() const { return port_; }
   uint16_t lid() const { return port_.lid; }
   const GidEntry& gid() const { return gid_; }
   const Partition& partition() const { return partition_; }
@@ -105,7 +105,7 @@ class Device {
   bool software_ = false;
   VerbsLibrary::SoftwareFabric fabric_;
   NicUse use_;
-  Port port_;
+  PortAttributes port_;
   PathSettings path_;
   GidEntry gid_;
   Partition partition_;
@@ -114,7 +114,7 @@ class Device {
   VerbsLimits limits_;
   Capabilities capabilities_;
   PlacementFacts placement_;
-  Owned<ibv_context, int> context_;
+  OwnedObject<ibv_context, int> context_;
 };
 
 class ProtectionDomain {
@@ -124,7 +124,7 @@ class ProtectionDomain {
   ibv_pd* handle() const { return pd_.get(); }
 
  private:
-  Owned<ibv_pd, int> pd_;
+  OwnedObject<ibv_pd, int> pd_;
   uint32_t number_ = 0;
 };
 

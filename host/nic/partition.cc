@@ -35,7 +35,7 @@ const Partition* best(const std::vector<Partition>& table, Fits fits) {
   return limited;
 }
 
-Partition on_ethernet(const std::string& nic, const Port& port, PathSettings& settings) {
+Partition on_ethernet(const std::string& nic, const PortAttributes& port, PathSettings& settings) {
   if (settings.partition != PathSettings::kBest) {
     fail(ErrorCode::kConfiguration,
          "PEAL_PKEY={:#x}: {} port {} is on Ethernet, which has no partitions; leave it unset",
@@ -53,7 +53,7 @@ Partition on_ethernet(const std::string& nic, const Port& port, PathSettings& se
 }  // namespace
 
 std::vector<Partition> read_partitions(const VerbsLibrary& library, ibv_context* context,
-                                       const std::string& nic, const Port& port) {
+                                       const std::string& nic, const PortAttributes& port) {
   std::vector<Partition> table;
   if (port.link_layer == LinkLayer::kEthernet) return table;
   for (uint16_t index = 0; index < port.keys; ++index) {
@@ -66,7 +66,7 @@ std::vector<Partition> read_partitions(const VerbsLibrary& library, ibv_context*
   return table;
 }
 
-Partition choose_partition(const std::string& nic, const Port& port,
+Partition choose_partition(const std::string& nic, const PortAttributes& port,
                            const std::vector<Partition>& table, PathSettings& settings) {
   if (port.link_layer == LinkLayer::kEthernet) return on_ethernet(nic, port, settings);
   if (settings.partition != PathSettings::kBest) {

@@ -19,14 +19,14 @@ namespace peal::nic {
 /// The entries of a port's table that are in use; none on Ethernet. Throws kSystem when the NIC
 /// does not answer.
 std::vector<Partition> read_partitions(const VerbsLibrary& library, ibv_context* context,
-                                       const std::string& nic, const Port& port);
+                                       const std::string& nic, const PortAttributes& port);
 
 /// The entry that queue pairs of this port use: that of the partition that was set, else the first
 /// with full membership, else the first. Throws kConfiguration with the table when peal's own
 /// variable names a partition that the port is not in, or one on Ethernet; kUnsupported when the
 /// table is empty. An index that NCCL's variable set and that does not fit is told in
 /// `settings.ignored`.
-Partition choose_partition(const std::string& nic, const Port& port,
+Partition choose_partition(const std::string& nic, const PortAttributes& port,
                            const std::vector<Partition>& table, PathSettings& settings);
 
 }  // namespace peal::nic

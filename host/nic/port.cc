@@ -42,8 +42,8 @@ std::optional<GidType> type_of(uint32_t verbs_type, LinkLayer link_layer) {
 }
 
 /// The same as the kernel's text of it.
-std::optional<GidType> type_in_sysfs(const std::string& nic, const Port& port, uint32_t index,
-                                     const fs::path& root) {
+std::optional<GidType> type_in_sysfs(const std::string& nic, const PortAttributes& port,
+                                     uint32_t index, const fs::path& root) {
   if (port.link_layer == LinkLayer::kInfiniBand) return GidType::kInfiniBand;
   return roce_type(text_of(root / fmt::format("sys/class/infiniband/{}/ports/{}/gid_attrs/types/{}",
                                               nic, port.number, index)));
@@ -51,7 +51,7 @@ std::optional<GidType> type_in_sysfs(const std::string& nic, const Port& port, u
 
 /// Entry `index`, if it is in use.
 std::optional<GidEntry> read_gid(const VerbsLibrary& library, ibv_context* context,
-                                 const std::string& nic, const Port& port, uint32_t index,
+                                 const std::string& nic, const PortAttributes& port, uint32_t index,
                                  const fs::path& root) {
   GidEntry entry{.index = index};
   std::optional<GidType> type;
@@ -79,7 +79,7 @@ std::optional<GidEntry> read_gid(const VerbsLibrary& library, ibv_context* conte
 }
 
 /// Why connections cannot use the entry that was asked for; empty if they can.
-std::string objection(const Port& port, const GidEntry* entry) {
+std::string objection(const PortAttributes& port, const GidEntry* entry) {
   if (!entry) return "there is no such entry";
   if (port.link_layer == LinkLayer::kEthernet && entry->type != GidType::kRoceV2) {
     return "it is not RoCE v2";
@@ -89,8 +89,8 @@ std::string objection(const Port& port, const GidEntry* entry) {
 
 }  // namespace
 
-Port query_port(const VerbsLibrary& library, ibv_context* context, const std::string& nic,
-                uint8_t number) {
+PortAttributes query_port(const VerbsLibrary& library, ibv_context* context, const std::string& nic,
+                          uint8_t number) {
   ibv_port_attr answer{};
   // The exported function fills in the first 48 bytes: all that is read here.
   auto* const compatible = reinterpret_cast<_compat_ibv_port_attr*>(&answer);
@@ -110,12 +110,12 @@ Port query_port(const VerbsLibrary& library, ibv_context* context, const std::st
           .keys = answer.pkey_tbl_len};
 }
 
-Port choose_port(const VerbsLibrary& library, ibv_context* context, const std::string& nic,
-                 uint8_t count, const HcaList& list) {
-  std::optional<Port> chosen;
+PortAttributes choose_port(const VerbsLibrary& library, ibv_context* context,
+                           const std::string& nic, uint8_t count, const HcaList& list) {
+  std::optional<PortAttributes> chosen;
   for (int number = 1; number <= count; ++number) {
     if (!list.allows(nic, number)) continue;
-    const Port port = query_port(library, context, nic, static_cast<uint8_t>(number));
+    const PortAttributes port = query_port(library, context, nic, static_cast<uint8_t>(number));
     if (!chosen || (!chosen->active && port.active)) chosen = port;
   }
   if (!chosen) {
@@ -126,7 +126,8 @@ Port choose_port(const VerbsLibrary& library, ibv_context* context, const std::s
 }
 
 std::vector<GidEntry> read_gids(const VerbsLibrary& library, ibv_context* context,
-                                const std::string& nic, const Port& port, const fs::path& root) {
+                                const std::string& nic, const PortAttributes& port,
+                                const fs::path& root) {
   std::vector<GidEntry> table;
   for (uint32_t index = 0; index < port.gids; ++index) {
     if (auto entry = read_gid(library, context, nic, port, index, root)) table.push_back(*entry);
@@ -134,8 +135,8 @@ std::vector<GidEntry> read_gids(const VerbsLibrary& library, ibv_context* contex
   return table;
 }
 
-void follow_traffic_class(const std::string& nic, const Port& port, PathSettings& settings,
-                          const fs::path& root) {
+void follow_traffic_class(const std::string& nic, const PortAttributes& port,
+                          PathSettings& settings, const fs::path& root) {
   if (port.link_layer != LinkLayer::kEthernet || !settings.traffic_class_open) return;
   const fs::path path =
       root / fmt::format("sys/class/infiniband/{}/tc/{}/traffic_class", nic, port.number);
@@ -156,7 +157,8 @@ void follow_traffic_class(const std::string& nic, const Port& port, PathSettings
   settings.taken.push_back(fmt::format("traffic class {} ({})", value, path.string()));
 }
 
-void check_service_level(const std::string& nic, const Port& port, PathSettings& settings) {
+void check_service_level(const std::string& nic, const PortAttributes& port,
+                         PathSettings& settings) {
   constexpr uint8_t kHighestPriority = 7;
   if (port.link_layer != LinkLayer::kEthernet || settings.service_level <= kHighestPriority) return;
   const std::string what =
@@ -169,8 +171,8 @@ void check_service_level(const std::string& nic, const Port& port, PathSettings&
   settings.service_level = 0;
 }
 
-GidEntry choose_gid(const std::string& nic, const Port& port, const std::vector<GidEntry>& table,
-                    PathSettings& settings) {
+GidEntry choose_gid(const std::string& nic, const PortAttributes& port,
+                    const std::vector<GidEntry>& table, PathSettings& settings) {
   if (settings.gid_index != PathSettings::kBest) {
     const auto found = std::find_if(table.begin(), table.end(), [&](const GidEntry& entry) {
       return entry.index == static_cast<uint32_t>(settings.gid_index);

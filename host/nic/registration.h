@@ -87,7 +87,7 @@ class MemoryRegion {
   const Registration& registration() const { return registration_; }
 
  private:
-  Owned<ibv_mr, int> mr_;
+  OwnedObject<ibv_mr, int> mr_;
   Registration registration_;
 };
 

@@ -80,8 +80,8 @@ class VerbsQueue {
   const Device& device_;
   QueuePairSettings settings_;
   uint32_t capacity_;
-  Owned<ibv_cq, int> cq_;
-  Owned<ibv_qp, int> qp_;
+  OwnedObject<ibv_cq, int> cq_;
+  OwnedObject<ibv_qp, int> qp_;
 };
 
 }  // namespace peal::nic

@@ -24,7 +24,7 @@ namespace {
 constexpr uint32_t kThreadsOnGpu = 512;
 constexpr uint64_t kWarp = 32;
 
-cuda::Stream handle(void* stream) { return static_cast<cuda::Stream>(stream); }
+cuda::StreamHandle handle(void* stream) { return static_cast<cuda::StreamHandle>(stream); }
 
 constexpr int kParents = 5;
 constexpr std::array kFiles = {"kernels/libpeal_kernels.so", "libpeal_kernels.so"};
@@ -91,7 +91,7 @@ class GpuMark : public StreamMark {
 
  private:
   std::shared_ptr<Gpu> gpu_;
-  cuda::Event event_ = nullptr;
+  cuda::EventHandle event_ = nullptr;
 };
 
 // The mark of a stream that has done all it was given.
@@ -127,7 +127,7 @@ class GpuExecutor : public Executor {
 
   void launch(const kernels::Kernel& kernel, const GridShape& shape, const void* arguments, size_t,
               void* stream) override {
-    cuda::Function function = function_of(kernel);
+    cuda::FunctionHandle function = function_of(kernel);
     void* parameters[] = {const_cast<void*>(arguments)};
     gpu_->within([&](const cuda::Driver& driver) {
       gpu_->check(launch_on(driver, function, shape, handle(stream), parameters),
@@ -188,8 +188,9 @@ class GpuExecutor : public Executor {
  private:
   // Behind a kernel the next one is brought to its multiprocessors while that one still runs: it
   // waits there for its end (kernels/entry.h). Not in graphs, which older drivers refuse it in.
-  static cuda::Result launch_on(const cuda::Driver& driver, cuda::Function function,
-                                const GridShape& shape, cuda::Stream stream, void** parameters) {
+  static cuda::Result launch_on(const cuda::Driver& driver, cuda::FunctionHandle function,
+                                const GridShape& shape, cuda::StreamHandle stream,
+                                void** parameters) {
     int capture = cuda::kCaptureNone;
     if (driver.launch_with == nullptr || driver.is_capturing(stream, &capture) != cuda::kSuccess ||
         capture != cuda::kCaptureNone) {
@@ -212,17 +213,17 @@ class GpuExecutor : public Executor {
     return own_ != nullptr && stream == own_;
   }
 
-  cuda::Function function_of(const kernels::Kernel& kernel) {
+  cuda::FunctionHandle function_of(const kernels::Kernel& kernel) {
     const std::lock_guard lock(mutex_);
-    cuda::Function& function = functions_[kernel.name];
+    cuda::FunctionHandle& function = functions_[kernel.name];
     if (function != nullptr) return function;
     gpu_->call(std::string("cuModuleGetFunction(") + kernel.name + ")",
                &cuda::Driver::find_function, &function, module_of(kernel), kernel.name);
     return function;
   }
 
-  cuda::Module module_of(const kernels::Kernel& kernel) {
-    cuda::Module& module = modules_[kernel.image];
+  cuda::ModuleHandle module_of(const kernels::Kernel& kernel) {
+    cuda::ModuleHandle& module = modules_[kernel.image];
     if (module != nullptr) return module;
     gpu_->call("cuModuleLoadData", &cuda::Driver::load_module, &module,
                kernel_image(kernels_, kernel.image));
@@ -232,10 +233,10 @@ class GpuExecutor : public Executor {
   std::shared_ptr<Gpu> gpu_;
   const std::string kernels_;
   const uint32_t most_blocks_;
-  mutable std::mutex mutex_;                              // guards what follows
-  std::map<std::string_view, cuda::Module> modules_;      // by image
-  std::map<std::string_view, cuda::Function> functions_;  // by name
-  cuda::Stream own_ = nullptr;
+  mutable std::mutex mutex_;                                    // guards what follows
+  std::map<std::string_view, cuda::ModuleHandle> modules_;      // by image
+  std::map<std::string_view, cuda::FunctionHandle> functions_;  // by name
+  cuda::StreamHandle own_ = nullptr;
   HostWork host_work_;  // ends first
 };
 

@@ -2,8 +2,10 @@
 #include "host/stream/host_work.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "base/patience.h"
@@ -120,14 +122,14 @@ void HostWork::give_back(const Job& job) {
 
 cuda::Result HostWork::wait(const uint64_t* word, uint64_t value, void* stream) const {
   return gpu_->within([&](const cuda::Driver& driver) {
-    return driver.wait_value(static_cast<cuda::Stream>(stream), device_address(word), value,
+    return driver.wait_value(static_cast<cuda::StreamHandle>(stream), device_address(word), value,
                              kWaitAtLeast);
   });
 }
 
 void HostWork::write(const uint64_t* word, uint64_t value, void* stream) const {
-  gpu_->call("cuStreamWriteValue64", &cuda::Driver::write_value, static_cast<cuda::Stream>(stream),
-             device_address(word), value, kWriteBehindAll);
+  gpu_->call("cuStreamWriteValue64", &cuda::Driver::write_value,
+             static_cast<cuda::StreamHandle>(stream), device_address(word), value, kWriteBehindAll);
 }
 
 // Tries a wait that is over at once. Later there would be a thread, which does the work in any
@@ -203,7 +205,8 @@ void HostWork::enqueue(const Job& job, const std::vector<Copy>& copies, void* st
     const Pass& made = job.made[buffer];
     gpu_->check(wait(allowed.word, allowed.first + round, stream), "cuStreamWaitValue64");
     gpu_->call("cuMemcpyAsync", &cuda::Driver::copy, device_address(copies[i].to),
-               device_address(copies[i].from), copies[i].bytes, static_cast<cuda::Stream>(stream));
+               device_address(copies[i].from), copies[i].bytes,
+               static_cast<cuda::StreamHandle>(stream));
     write(made.word, made.first + round, stream);
   }
   gpu_->check(wait(job.end.word, job.end.first, stream), "cuStreamWaitValue64");

@@ -14,14 +14,12 @@
 // The wait has no deadline: it ends when the work does.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <vector>
 
 #include "host/memory/backing.h"

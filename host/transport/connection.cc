@@ -83,7 +83,7 @@ uint16_t destination_lid(const Endpoint& local, const Endpoint& remote) {
 }  // namespace
 
 Endpoint endpoint_of(const nic::Device& device, uint32_t qpn) {
-  const nic::Port& port = device.port();
+  const nic::PortAttributes& port = device.port();
   const bool asked = device.path_settings().gid_binds;
   return {.qpn = qpn,
           .lid = port.lid,

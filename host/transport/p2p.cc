@@ -37,7 +37,7 @@ PeerMemory P2p::map(std::byte* address, size_t bytes, int fd) {
 
 template <class Reach>
 void P2p::add(PeerMemory& memory, const PartDescriptor& offer, size_t pe, const Reach& reach) {
-  Answer answer;
+  ReachedPart answer;
   if (offer.pe != static_cast<int>(pe)) {
     answer = refused("it takes no part any more");
   } else if (const auto failure = failure_of([&] { answer = reach(); })) {

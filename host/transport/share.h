@@ -74,15 +74,15 @@ struct GpuParcel {
 };
 
 /// A PE's part, mapped; or refused, with a null mapping.
-struct Answer {
+struct ReachedPart {
   PeerMemory::Mapping mapping;
   std::string how;
   P2p::Link link = P2p::Link::kNone;
   bool avoidable = false;  // refused only because of how a container was started
 };
 
-inline Answer refused(std::string why) { return {nullptr, std::move(why)}; }
-inline Answer kept_apart(std::string why) {
+inline ReachedPart refused(std::string why) { return {nullptr, std::move(why)}; }
+inline ReachedPart kept_apart(std::string why) {
   return {nullptr, std::move(why), P2p::Link::kNone, true};
 }
 
@@ -99,7 +99,7 @@ PartDescriptor offer_pages(std::byte* address, size_t bytes, int fd);
 /// The same of memory whose file, if it has one, is looked for: `file` is to stay for as long as
 /// others may open it.
 PartDescriptor offer_any_pages(std::byte* address, size_t bytes, Fd* file);
-Answer reach_pages(const PartDescriptor& offer, const Place& here, const Place& there);
+ReachedPart reach_pages(const PartDescriptor& offer, const Place& here, const Place& there);
 
 /// A GPU and what knows of its neighbours; `nvml` may be null.
 struct GpuReach {
@@ -108,15 +108,15 @@ struct GpuReach {
 };
 
 GpuOffer offer_gpu(const GpuReach& reach, std::byte* address, size_t bytes);
-Answer reach_gpu(const GpuReach& reach, const GpuParcel& parcel, const Place& here,
-                 const Place& there);
+ReachedPart reach_gpu(const GpuReach& reach, const GpuParcel& parcel, const Place& here,
+                      const Place& there);
 
 /// The pool that memory of this process is of, or null.
-cuda::Pool pool_behind(const Gpu& gpu, uint64_t address);
+cuda::PoolHandle pool_behind(const Gpu& gpu, uint64_t address);
 /// Lets kernels of `gpu` use all of a pool that is on another one. Throws kSystem, kUnsupported.
-void allow_pool(const Gpu& gpu, cuda::Pool pool);
+void allow_pool(const Gpu& gpu, cuda::PoolHandle pool);
 /// Completes an offer of memory of `pool`. Throws kSystem.
-void offer_pool(GpuOffer& mine, const Gpu& gpu, cuda::Pool pool);
+void offer_pool(GpuOffer& mine, const Gpu& gpu, cuda::PoolHandle pool);
 /// What a process at `there` offered so, with the pool's descriptor. Throws kSystem, kUnsupported.
 PeerMemory::Mapping map_pool(const std::shared_ptr<Gpu>& gpu, const GpuParcel& parcel,
                              const Place& there);

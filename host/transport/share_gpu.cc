@@ -10,7 +10,6 @@
 //   none of these         -                         -                    -
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -37,7 +36,7 @@ constexpr const char* kNotAtomic = ", where atomics are not atomic with the peer
 Way way_to_visible(const Gpu& gpu, int peer) {
   if (peer == gpu.index()) return {fmt::format("same GPU {}", peer), P2p::Link::kNone, true};
   const std::string pair = fmt::format("GPU {} -> GPU {}", gpu.index(), peer);
-  cuda::Device to = 0;
+  cuda::DeviceHandle to = 0;
   int can = 0;
   int atomics = 0;
   const cuda::Driver& driver = gpu.driver();
@@ -72,8 +71,8 @@ cuda::Result enable_access(const Gpu& gpu, const cuda::Uuid& peer) {
   const int index = gpu.find(peer).value_or(gpu.index());
   if (index == gpu.index()) return cuda::kSuccess;
   const cuda::Result result = gpu.within([&](const cuda::Driver& driver) {
-    cuda::Device device = 0;
-    cuda::Context context = nullptr;
+    cuda::DeviceHandle device = 0;
+    cuda::ContextHandle context = nullptr;
     cuda::Result step = driver.device(&device, index);
     if (step == cuda::kSuccess) step = driver.retain_context(&context, device);
     if (step != cuda::kSuccess) return step;
@@ -91,7 +90,7 @@ PeerMemory::Mapping mapped_from(const GpuReach& reach, const Pieces& pieces, siz
   return {part, [whole = std::move(whole)](std::byte*) mutable { whole.reset(); }};
 }
 
-Answer reach_in_process(const GpuReach& reach, const PartDescriptor& offer, const Way& way) {
+ReachedPart reach_in_process(const GpuReach& reach, const PartDescriptor& offer, const Way& way) {
   const bool here = offer.gpu == reach.gpu->uuid();
   if (!here && offer.kind == PartDescriptor::Kind::kPieces) {
     // Only in the context of a GPU that may use it does the driver tell of memory.
@@ -103,7 +102,7 @@ Answer reach_in_process(const GpuReach& reach, const PartDescriptor& offer, cons
     return {mapped_from(reach, pieces, offset), "same process, " + way.text, way.link};
   }
   // Access to a GPU is access to what cudaMalloc took of it, and not to pools.
-  if (const cuda::Pool pool = here ? nullptr : pool_behind(*reach.gpu, offer.address)) {
+  if (const cuda::PoolHandle pool = here ? nullptr : pool_behind(*reach.gpu, offer.address)) {
     allow_pool(*reach.gpu, pool);
     return {borrowed(offer), "same process, " + way.text, way.link};
   }
@@ -113,9 +112,10 @@ Answer reach_in_process(const GpuReach& reach, const PartDescriptor& offer, cons
       fmt::format("{}, but cuCtxEnablePeerAccess: {}", way.text, reach.gpu->driver().text(result)));
 }
 
-Answer open_ipc(const GpuReach& reach, const PartDescriptor& offer, const Way& way, bool apart) {
+ReachedPart open_ipc(const GpuReach& reach, const PartDescriptor& offer, const Way& way,
+                     bool apart) {
   const std::shared_ptr<Gpu>& gpu = reach.gpu;
-  cuda::Address base = 0;
+  cuda::DeviceAddress base = 0;
   const cuda::Result result = gpu->within([&](const cuda::Driver& driver) {
     return driver.ipc_open(&base, offer.handle, cuda::kIpcLazyPeerAccess);
   });
@@ -134,7 +134,7 @@ Answer open_ipc(const GpuReach& reach, const PartDescriptor& offer, const Way& w
           fmt::format("same host, {}, by IPC handle", way.text), way.link};
 }
 
-Answer open_fabric(const GpuReach& reach, const GpuParcel& parcel, const std::string& way) {
+ReachedPart open_fabric(const GpuReach& reach, const GpuParcel& parcel, const std::string& way) {
   Pieces pieces(*reach.gpu);
   for (const OfferedPiece& piece : parcel.pieces) pieces.open(piece.fabric, piece.bytes);
   return {mapped_from(reach, pieces, parcel.offer.offset), way + ", by fabric handle",
@@ -142,7 +142,7 @@ Answer open_fabric(const GpuReach& reach, const GpuParcel& parcel, const std::st
 }
 
 /// Descriptors were to come, and did not.
-Answer not_handed_over(const GpuParcel& parcel, const Way& way, bool apart) {
+ReachedPart not_handed_over(const GpuParcel& parcel, const Way& way, bool apart) {
   if (apart) {
     return kept_apart(fmt::format(
         "same host, {}, but in a network namespace of its own, so that no descriptor can be handed "
@@ -154,7 +154,8 @@ Answer not_handed_over(const GpuParcel& parcel, const Way& way, bool apart) {
       parcel.descriptors.size(), parcel.offer.pieces));
 }
 
-Answer open_pieces(const GpuReach& reach, const GpuParcel& parcel, const Way& way, bool apart) {
+ReachedPart open_pieces(const GpuReach& reach, const GpuParcel& parcel, const Way& way,
+                        bool apart) {
   const PartDescriptor& offer = parcel.offer;
   if (parcel.descriptors.size() == offer.pieces) {
     Pieces pieces(*reach.gpu);
@@ -171,8 +172,8 @@ Answer open_pieces(const GpuReach& reach, const GpuParcel& parcel, const Way& wa
   return not_handed_over(parcel, way, apart);
 }
 
-Answer open_pool(const GpuReach& reach, const GpuParcel& parcel, const Way& way, const Place& here,
-                 const Place& there) {
+ReachedPart open_pool(const GpuReach& reach, const GpuParcel& parcel, const Way& way,
+                      const Place& here, const Place& there) {
   if (parcel.descriptors.size() != parcel.offer.pieces) {
     return not_handed_over(parcel, way, !same_sockets(here, there));
   }
@@ -181,9 +182,9 @@ Answer open_pool(const GpuReach& reach, const GpuParcel& parcel, const Way& way,
 }
 
 /// Pages of the host, which kernels load and store over the bus.
-Answer reach_host_pages(const GpuReach& reach, const PartDescriptor& offer, const Place& here,
-                        const Place& there) {
-  Answer answer = reach_pages(offer, here, there);
+ReachedPart reach_host_pages(const GpuReach& reach, const PartDescriptor& offer, const Place& here,
+                             const Place& there) {
+  ReachedPart answer = reach_pages(offer, here, there);
   if (answer.mapping == nullptr || same_process(here, there)) return answer;
   auto pages = std::make_shared<PeerMemory::Mapping>(std::move(answer.mapping));
   auto pinned = std::make_shared<PinnedRange>(pin(reach.gpu, pages->get(), offer.bytes));
@@ -196,7 +197,7 @@ Answer reach_host_pages(const GpuReach& reach, const PartDescriptor& offer, cons
 }
 
 /// Another host: over NVLink where both are in one domain.
-Answer reach_across(const GpuReach& reach, const GpuParcel& parcel) {
+ReachedPart reach_across(const GpuReach& reach, const GpuParcel& parcel) {
   const PartDescriptor& offer = parcel.offer;
   if (!reach.nvml) return refused("other host");
   if (!reach.nvml->place(reach.gpu->uuid()).reaches(offer.fabric)) return refused("other host");
@@ -238,7 +239,7 @@ void export_pieces(GpuOffer& mine, const Gpu& gpu, const Pieces& pieces) {
 
 /// A handle stands for a whole allocation, whatever address in it was named.
 void export_allocation(PartDescriptor& offer, const cuda::Driver& driver) {
-  cuda::Address base = 0;
+  cuda::DeviceAddress base = 0;
   size_t size = 0;
   if (driver.address_range(&base, &size, offer.address) != cuda::kSuccess) {
     return say(offer, "memory that its process cannot share (it is not cudaMalloc's)");
@@ -270,7 +271,7 @@ GpuOffer offer_gpu(const GpuReach& reach, std::byte* address, size_t bytes) {
   }
   const Gpu& gpu = *reach.gpu;
   const auto failure = failure_of([&] {
-    if (const cuda::Pool pool = pool_behind(gpu, offer.address)) {
+    if (const cuda::PoolHandle pool = pool_behind(gpu, offer.address)) {
       return offer_pool(mine, gpu, pool);
     }
     size_t offset = 0;
@@ -288,8 +289,8 @@ GpuOffer offer_gpu(const GpuReach& reach, std::byte* address, size_t bytes) {
   return mine;
 }
 
-Answer reach_gpu(const GpuReach& reach, const GpuParcel& parcel, const Place& here,
-                 const Place& there) {
+ReachedPart reach_gpu(const GpuReach& reach, const GpuParcel& parcel, const Place& here,
+                      const Place& there) {
   const PartDescriptor& offer = parcel.offer;
   if (offer.kind == PartDescriptor::Kind::kPages)
     return reach_host_pages(reach, offer, here, there);

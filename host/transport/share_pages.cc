@@ -21,13 +21,13 @@
 namespace peal {
 namespace {
 
-Answer refused_by(const std::string& call, int error) {
+ReachedPart refused_by(const std::string& call, int error) {
   return refused(call + ": " + std::generic_category().message(error));
 }
 
 /// Opens descriptor `offer.fd` of process `pid`, if it still is what was offered. What was offered
 /// may begin and end anywhere in a page of the file.
-Answer map_file(const PartDescriptor& offer, int64_t pid) {
+ReachedPart map_file(const PartDescriptor& offer, int64_t pid) {
   const std::string path = fmt::format("/proc/{}/fd/{}", pid, offer.fd);
   const Fd file = open_peer_file({pid, offer.fd, offer.file_device, offer.file_inode}, O_RDWR);
   if (!file && errno == ESTALE) return refused(path + " is not what the PE offered");
@@ -75,7 +75,7 @@ PartDescriptor offer_any_pages(std::byte* address, size_t bytes, Fd* file) {
   return offer;
 }
 
-Answer reach_pages(const PartDescriptor& offer, const Place& here, const Place& there) {
+ReachedPart reach_pages(const PartDescriptor& offer, const Place& here, const Place& there) {
   if (same_process(here, there)) return {borrowed(offer), "same process"};
   if (!same_host(here, there)) return refused("other host");
   if (!same_pids(here, there)) {

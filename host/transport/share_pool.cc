@@ -59,13 +59,13 @@ class Import {
                 "cuMemPoolImportPointer");
   }
 
-  cuda::Pool pool() const { return pool_; }
-  cuda::Address address() const { return address_; }
+  cuda::PoolHandle pool() const { return pool_; }
+  cuda::DeviceAddress address() const { return address_; }
 
  private:
   std::shared_ptr<Gpu> gpu_;
-  cuda::Pool pool_ = nullptr;
-  cuda::Address address_ = 0;
+  cuda::PoolHandle pool_ = nullptr;
+  cuda::DeviceAddress address_ = 0;
 };
 
 /// All of this process.
@@ -82,15 +82,15 @@ std::shared_ptr<Imports> imports() {
 
 }  // namespace
 
-cuda::Pool pool_behind(const Gpu& gpu, uint64_t address) {
-  cuda::Pool pool = nullptr;
+cuda::PoolHandle pool_behind(const Gpu& gpu, uint64_t address) {
+  cuda::PoolHandle pool = nullptr;
   const cuda::Result result = gpu.within([&](const cuda::Driver& driver) {
     return driver.pointer_attribute(&pool, cuda::kPointerPool, address);
   });
   return result == cuda::kSuccess ? pool : nullptr;
 }
 
-void allow_pool(const Gpu& gpu, cuda::Pool pool) {
+void allow_pool(const Gpu& gpu, cuda::PoolHandle pool) {
   if (!gpu.driver().pools) {
     throw Error(ErrorCode::kUnsupported,
                 "the CUDA driver has no cuMemPoolSetAccess: it is older than 11.2; update it, or "
@@ -103,14 +103,14 @@ void allow_pool(const Gpu& gpu, cuda::Pool pool) {
             "cuMemPoolSetAccess(read and write)");
 }
 
-void offer_pool(GpuOffer& mine, const Gpu& gpu, cuda::Pool pool) {
+void offer_pool(GpuOffer& mine, const Gpu& gpu, cuda::PoolHandle pool) {
   PartDescriptor& offer = mine.offer;
   if (!gpu.driver().pools) {
     return say(offer,
                "memory of a pool (cudaMallocAsync), which a CUDA driver older than 11.2 cannot "
                "share; update it, or use cudaMalloc");
   }
-  cuda::Address base = 0;
+  cuda::DeviceAddress base = 0;
   size_t size = 0;
   unsigned types = 0;
   gpu.check(gpu.within([&](const cuda::Driver& driver) {

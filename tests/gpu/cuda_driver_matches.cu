@@ -106,7 +106,7 @@ static_assert(kContextSyncMemoryOperations == CU_CTX_SYNC_MEMOPS);
 #endif
 #undef PEAL_CHECK
 
-static_assert(std::is_same_v<Address, CUdeviceptr> && std::is_same_v<Device, CUdevice>);
+static_assert(std::is_same_v<DeviceAddress, CUdeviceptr> && std::is_same_v<DeviceHandle, CUdevice>);
 static_assert(sizeof(Uuid) == sizeof(CUuuid) && sizeof(IpcHandle) == sizeof(CUipcMemHandle));
 static_assert(kSuccess == CUDA_SUCCESS && kOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY);
 static_assert(kPeerAccessAlreadyEnabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
@@ -132,7 +132,7 @@ static_assert(sizeof(MemoryProperties) == sizeof(CUmemAllocationProp) &&
               offsetof(MemoryAccess, flags) == offsetof(CUmemAccessDesc, flags) &&
               sizeof(FabricHandle) == sizeof(CUmemFabricHandle) &&
               sizeof(PoolPointer) == sizeof(CUmemPoolPtrExportData) &&
-              sizeof(Pool) == sizeof(CUmemoryPool) &&
+              sizeof(PoolHandle) == sizeof(CUmemoryPool) &&
               std::is_same_v<MemoryHandle, CUmemGenericAllocationHandle>);
 static_assert(kVirtualMemory == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED &&
               kPosixDescriptors ==

@@ -37,7 +37,7 @@ class CudaPool {
   }
   ~CudaPool() {
     gpu_->release([this](const cuda::Driver& driver) {
-      for (const cuda::Address each : allocations_) driver.release(each);
+      for (const cuda::DeviceAddress each : allocations_) driver.release(each);
       if (owned_) driver.destroy_pool(pool_);
     });
   }
@@ -46,8 +46,8 @@ class CudaPool {
 
   /// Gone with the pool. The fake's lie side by side.
   std::byte* allocate(size_t bytes) {
-    cuda::Address address = 0;
-    call("cuMemAllocFromPoolAsync", &address, bytes, pool_, cuda::Stream{});
+    cuda::DeviceAddress address = 0;
+    call("cuMemAllocFromPoolAsync", &address, bytes, pool_, cuda::StreamHandle{});
     allocations_.push_back(address);
     return reinterpret_cast<std::byte*>(address);
   }
@@ -68,8 +68,8 @@ class CudaPool {
 
   std::shared_ptr<Gpu> gpu_;
   bool owned_;
-  cuda::Pool pool_ = nullptr;
-  std::vector<cuda::Address> allocations_;
+  cuda::PoolHandle pool_ = nullptr;
+  std::vector<cuda::DeviceAddress> allocations_;
 };
 
 }  // namespace peal

@@ -31,7 +31,7 @@ namespace fake_cuda_detail {
 
 FakeCuda state;
 std::mutex mutex;
-std::map<Address, Allocation> allocations;
+std::map<DeviceAddress, Allocation> allocations;
 
 Result refusal(const char* symbol) {
   if (state.waiting > 0) ++state.beside_waits;
@@ -44,7 +44,7 @@ Result mistake(Result result) {
   return result;
 }
 
-Allocations::iterator around(Address address) {
+Allocations::iterator around(DeviceAddress address) {
   const auto after = allocations.upper_bound(address);
   if (after == allocations.begin()) return allocations.end();
   const auto found = std::prev(after);
@@ -71,7 +71,7 @@ struct Ipc {
 };
 static_assert(sizeof(Ipc) <= sizeof(IpcHandle));
 
-std::map<Address, size_t> mapped;
+std::map<DeviceAddress, size_t> mapped;
 std::map<void*, size_t> pinned;
 std::map<void*, size_t> host_bytes;  // of what the driver allocated
 std::set<std::pair<int, int>> peers;
@@ -79,21 +79,21 @@ int contexts[kMaxDevices];  // a context is the address of its device's entry
 int retained[kMaxDevices];  // primary contexts
 unsigned context_flags[kMaxDevices];
 int stream;  // of which there is one kind
-thread_local std::vector<Context> current;
+thread_local std::vector<ContextHandle> current;
 
-Context context_of(int device) { return reinterpret_cast<Context>(&contexts[device]); }
+ContextHandle context_of(int device) { return reinterpret_cast<ContextHandle>(&contexts[device]); }
 
-Result map(int fd, size_t bytes, Address* address) {
+Result map(int fd, size_t bytes, DeviceAddress* address) {
   void* const begin = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (begin == MAP_FAILED) return kOutOfMemory;
-  *address = reinterpret_cast<Address>(begin);
+  *address = reinterpret_cast<DeviceAddress>(begin);
   ++state.live;
   return kSuccess;
 }
 
 // Copies words that lie aligned at both ends, each whole; returns the bytes that were such.
 template <class Word>
-size_t copy_words(Address to, Address from, size_t bytes) {
+size_t copy_words(DeviceAddress to, DeviceAddress from, size_t bytes) {
   if ((to | from) % sizeof(Word) != 0) return 0;
   const size_t whole = bytes - bytes % sizeof(Word);
   for (size_t at = 0; at < whole; at += sizeof(Word)) {
@@ -107,7 +107,7 @@ size_t copy_words(Address to, Address from, size_t bytes) {
 // behind all that the caller did before, other copies among it, and the words of one copy in any
 // order. So one release in front of relaxed stores. Whoever waits for the copy has acquired what it
 // read.
-void transfer(Address to, Address from, size_t bytes) {
+void transfer(DeviceAddress to, DeviceAddress from, size_t bytes) {
 #if defined(__SANITIZE_THREAD__)
   // It knows no fences. Nor has it room for every word of large copies, which hold no polled words.
   for (size_t at = 0; at < bytes && bytes <= 4096; at += 4) __tsan_release(pointer<void>(to + at));
@@ -176,33 +176,33 @@ Result cuDeviceGetCount(int* count) {
   *count = state.devices - state.visible_from;
   return refusal("cuDeviceGetCount");
 }
-Result cuDeviceGet(Device* device, int index) {
+Result cuDeviceGet(DeviceHandle* device, int index) {
   if (index < 0 || index + state.visible_from >= state.devices) return kInvalidDevice;
   *device = index + state.visible_from;
   return refusal("cuDeviceGet");
 }
-Result cuDeviceGetName(char* name, int, Device) {
+Result cuDeviceGetName(char* name, int, DeviceHandle) {
   std::strcpy(name, "Fake H200");
   return kSuccess;
 }
-Result cuDeviceGetUuid_v2(Uuid* uuid, Device device) {
+Result cuDeviceGetUuid_v2(Uuid* uuid, DeviceHandle device) {
   *uuid = {};
   uuid->bytes[15] = static_cast<char>(device + 1);
   return kSuccess;
 }
-Result cuDeviceGetPCIBusId(char* address, int bytes, Device device) {
+Result cuDeviceGetPCIBusId(char* address, int bytes, DeviceHandle device) {
   std::snprintf(address, static_cast<size_t>(bytes), "0000:%02X:00.0", 0x1a + device);
   return refusal("cuDeviceGetPCIBusId");
 }
-Result cuDeviceCanAccessPeer(int* can, Device device, Device peer) {
+Result cuDeviceCanAccessPeer(int* can, DeviceHandle device, DeviceHandle peer) {
   *can = device != peer && state.peer_access ? 1 : 0;
   return kSuccess;
 }
-Result cuDeviceGetP2PAttribute(int* value, int, Device, Device) {
+Result cuDeviceGetP2PAttribute(int* value, int, DeviceHandle, DeviceHandle) {
   *value = state.native_atomics ? 1 : 0;
   return kSuccess;
 }
-Result cuDevicePrimaryCtxRetain(Context* context, Device device) {
+Result cuDevicePrimaryCtxRetain(ContextHandle* context, DeviceHandle device) {
   FAKE_ENTER("cuDevicePrimaryCtxRetain");
   if (device < 0 || device >= state.devices) return mistake(kNoDevice);
   *context = context_of(device);
@@ -210,28 +210,28 @@ Result cuDevicePrimaryCtxRetain(Context* context, Device device) {
   ++state.live;
   return kSuccess;
 }
-Result cuDevicePrimaryCtxRelease_v2(Device device) {
+Result cuDevicePrimaryCtxRelease_v2(DeviceHandle device) {
   const std::lock_guard lock(mutex);
   if (--retained[device] == 0) context_flags[device] = 0;
   --state.live;
   return kSuccess;
 }
-Result cuCtxSetCurrent(Context context) {
+Result cuCtxSetCurrent(ContextHandle context) {
   if (current.empty()) current.emplace_back();
   current.back() = context;
   return kSuccess;
 }
-Result cuCtxPushCurrent_v2(Context context) {
+Result cuCtxPushCurrent_v2(ContextHandle context) {
   if (const Result no = refusal("cuCtxPushCurrent"); no) return no;
   current.push_back(context);
   return kSuccess;
 }
-Result cuCtxPopCurrent_v2(Context*) {
+Result cuCtxPopCurrent_v2(ContextHandle*) {
   if (current.empty()) return mistake(kInvalidContext);
   current.pop_back();
   return kSuccess;
 }
-Result cuCtxGetDevice(Device* device) {
+Result cuCtxGetDevice(DeviceHandle* device) {
   *device = current_device();
   return *device < 0 ? kInvalidContext : kSuccess;
 }
@@ -245,7 +245,7 @@ Result cuCtxSetFlags(unsigned flags) {
   context_flags[current_device()] = flags;
   return kSuccess;
 }
-Result cuCtxEnablePeerAccess(Context peer, unsigned) {
+Result cuCtxEnablePeerAccess(ContextHandle peer, unsigned) {
   FAKE_ENTER_CONTEXT("cuCtxEnablePeerAccess");
   if (!state.peer_access) return kPeerAccessUnsupported;
   const auto device = static_cast<int>(reinterpret_cast<int*>(peer) - contexts);
@@ -253,37 +253,37 @@ Result cuCtxEnablePeerAccess(Context peer, unsigned) {
   ++state.enabled;
   return kSuccess;
 }
-Result cuStreamCreate(Stream* out, unsigned flags) {
+Result cuStreamCreate(StreamHandle* out, unsigned flags) {
   FAKE_ENTER_CONTEXT("cuStreamCreate");
   if (flags != kStreamNonBlocking) return mistake(kInvalidValue);
-  *out = reinterpret_cast<Stream>(&stream);
+  *out = reinterpret_cast<StreamHandle>(&stream);
   ++state.live;
   return kSuccess;
 }
-Result cuStreamDestroy_v2(Stream) {
+Result cuStreamDestroy_v2(StreamHandle) {
   FAKE_ENTER_CONTEXT("cuStreamDestroy");
   --state.live;
   return kSuccess;
 }
 Result cuCtxSynchronize() { return refusal("cuCtxSynchronize"); }
-Result cuStreamSynchronize(Stream which) {
+Result cuStreamSynchronize(StreamHandle which) {
   return which == nullptr ? mistake(kInvalidValue) : refusal("cuStreamSynchronize");
 }
-Result cuStreamQuery(Stream which) {
+Result cuStreamQuery(StreamHandle which) {
   return which == nullptr ? mistake(kInvalidValue) : refusal("cuStreamQuery");
 }
 // Streams do at once what they are given; there are no kernels, and nothing is recorded.
-Result cuStreamIsCapturing(Stream, int* status) {
+Result cuStreamIsCapturing(StreamHandle, int* status) {
   *status = state.capturing ? 1 : kCaptureNone;
   return refusal("cuStreamIsCapturing");
 }
-Result cuStreamWriteValue64_v2(Stream, Address to, uint64_t value, unsigned) {
+Result cuStreamWriteValue64_v2(StreamHandle, DeviceAddress to, uint64_t value, unsigned) {
   FAKE_ENTER_CONTEXT("cuStreamWriteValue64");
-  if (!state.stream_fails) transfer(to, reinterpret_cast<Address>(&value), sizeof(value));
+  if (!state.stream_fails) transfer(to, reinterpret_cast<DeviceAddress>(&value), sizeof(value));
   return kSuccess;
 }
 // Whoever gives it to the stream waits: another thread has to store the word.
-Result cuStreamWaitValue64_v2(Stream, Address at, uint64_t value, unsigned flags) {
+Result cuStreamWaitValue64_v2(StreamHandle, DeviceAddress at, uint64_t value, unsigned flags) {
   {
     FAKE_ENTER_CONTEXT("cuStreamWaitValue64");
     if (flags != 0 || state.stream_fails) return flags != 0 ? mistake(kInvalidValue) : kSuccess;
@@ -295,39 +295,39 @@ Result cuStreamWaitValue64_v2(Stream, Address at, uint64_t value, unsigned flags
   --state.waiting;
   return kSuccess;
 }
-Result cuEventCreate(Event* out, unsigned) {
+Result cuEventCreate(EventHandle* out, unsigned) {
   FAKE_ENTER_CONTEXT("cuEventCreate");
-  *out = reinterpret_cast<Event>(&stream);
+  *out = reinterpret_cast<EventHandle>(&stream);
   ++state.live;
   return kSuccess;
 }
-Result cuEventDestroy_v2(Event) {
+Result cuEventDestroy_v2(EventHandle) {
   FAKE_ENTER_CONTEXT("cuEventDestroy");
   --state.live;
   return kSuccess;
 }
-Result cuEventRecord(Event, Stream) { return refusal("cuEventRecord"); }
-Result cuEventQuery(Event) { return refusal("cuEventQuery"); }
-Result cuEventSynchronize(Event) { return refusal("cuEventSynchronize"); }
-Result cuModuleLoadData(Module*, const void*) { return kNotSupported; }
-Result cuModuleUnload(Module) { return kSuccess; }
-Result cuModuleGetFunction(Function*, Module, const char*) { return kNotSupported; }
-Result cuLaunchKernel(Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                      unsigned, Stream, void**, void**) {
+Result cuEventRecord(EventHandle, StreamHandle) { return refusal("cuEventRecord"); }
+Result cuEventQuery(EventHandle) { return refusal("cuEventQuery"); }
+Result cuEventSynchronize(EventHandle) { return refusal("cuEventSynchronize"); }
+Result cuModuleLoadData(ModuleHandle*, const void*) { return kNotSupported; }
+Result cuModuleUnload(ModuleHandle) { return kSuccess; }
+Result cuModuleGetFunction(FunctionHandle*, ModuleHandle, const char*) { return kNotSupported; }
+Result cuLaunchKernel(FunctionHandle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                      unsigned, StreamHandle, void**, void**) {
   return kNotSupported;
 }
-Result cuMemcpyAsync(Address to, Address from, size_t bytes, Stream which) {
+Result cuMemcpyAsync(DeviceAddress to, DeviceAddress from, size_t bytes, StreamHandle which) {
   FAKE_ENTER_CONTEXT("cuMemcpyAsync");
   if (which == nullptr) return mistake(kInvalidValue);
   ++state.copies;
   transfer(to, from, bytes);
   return kSuccess;
 }
-Result cuMemsetD8Async(Address to, unsigned char byte, size_t bytes, Stream which) {
+Result cuMemsetD8Async(DeviceAddress to, unsigned char byte, size_t bytes, StreamHandle which) {
   FAKE_ENTER_CONTEXT("cuMemsetD8Async");
   if (which == nullptr) return mistake(kInvalidValue);
   const std::vector<unsigned char> filled(bytes, byte);
-  transfer(to, reinterpret_cast<Address>(filled.data()), bytes);
+  transfer(to, reinterpret_cast<DeviceAddress>(filled.data()), bytes);
   return kSuccess;
 }
 Result cuMemGetInfo_v2(size_t* available, size_t* total) {
@@ -335,7 +335,7 @@ Result cuMemGetInfo_v2(size_t* available, size_t* total) {
   *available = state.memory / 2;
   return kSuccess;
 }
-Result cuMemAlloc_v2(Address* address, size_t bytes) {
+Result cuMemAlloc_v2(DeviceAddress* address, size_t bytes) {
   FAKE_ENTER_CONTEXT("cuMemAlloc");
   if (bytes > state.memory) return kOutOfMemory;
   const int fd = ::memfd_create("fake-gpu", MFD_CLOEXEC);
@@ -347,7 +347,7 @@ Result cuMemAlloc_v2(Address* address, size_t bytes) {
   }
   return result;
 }
-Result cuMemFree_v2(Address address) {
+Result cuMemFree_v2(DeviceAddress address) {
   FAKE_ENTER_CONTEXT("cuMemFree");
   const auto found = allocations.find(address);
   if (found == allocations.end() || found->second.piece) return mistake(kInvalidValue);
@@ -361,7 +361,7 @@ Result cuMemFree_v2(Address address) {
   --state.live;
   return kSuccess;
 }
-Result cuMemGetAddressRange_v2(Address* base, size_t* bytes, Address inside) {
+Result cuMemGetAddressRange_v2(DeviceAddress* base, size_t* bytes, DeviceAddress inside) {
   FAKE_ENTER_CONTEXT("cuMemGetAddressRange");
   const auto found = around(inside);
   if (found == allocations.end()) return kInvalidValue;
@@ -373,7 +373,7 @@ Result cuMemGetAddressRange_v2(Address* base, size_t* bytes, Address inside) {
   *bytes = found->second.bytes;
   return kSuccess;
 }
-Result cuIpcGetMemHandle(IpcHandle* handle, Address address) {
+Result cuIpcGetMemHandle(IpcHandle* handle, DeviceAddress address) {
   FAKE_ENTER_CONTEXT("cuIpcGetMemHandle");
   const auto found = allocations.find(address);
   if (found == allocations.end()) return mistake(kInvalidValue);
@@ -382,7 +382,7 @@ Result cuIpcGetMemHandle(IpcHandle* handle, Address address) {
   std::memcpy(handle, &ipc, sizeof(ipc));
   return kSuccess;
 }
-Result cuIpcOpenMemHandle_v2(Address* address, IpcHandle handle, unsigned flags) {
+Result cuIpcOpenMemHandle_v2(DeviceAddress* address, IpcHandle handle, unsigned flags) {
   FAKE_ENTER_CONTEXT("cuIpcOpenMemHandle");
   if (flags != kIpcLazyPeerAccess) return mistake(kInvalidValue);
   Ipc ipc;
@@ -398,7 +398,7 @@ Result cuIpcOpenMemHandle_v2(Address* address, IpcHandle handle, unsigned flags)
   }
   return result;
 }
-Result cuIpcCloseMemHandle(Address address) {
+Result cuIpcCloseMemHandle(DeviceAddress address) {
   FAKE_ENTER_CONTEXT("cuIpcCloseMemHandle");
   const auto found = mapped.find(address);
   if (found == mapped.end()) return mistake(kInvalidValue);
@@ -444,14 +444,14 @@ Result cuMemHostUnregister(void* address) {
   --state.live;
   return kSuccess;
 }
-Result cuMemHostGetDevicePointer_v2(Address* device, void* host, unsigned flags) {
+Result cuMemHostGetDevicePointer_v2(DeviceAddress* device, void* host, unsigned flags) {
   FAKE_ENTER_CONTEXT("cuMemHostGetDevicePointer");
   // For what was registered or allocated, and not for places in it: so much is documented.
   if (flags != 0 || pinned.count(host) == 0) return mistake(kInvalidValue);
-  *device = reinterpret_cast<Address>(host);
+  *device = reinterpret_cast<DeviceAddress>(host);
   return kSuccess;
 }
-Result cuPointerGetAttribute(void* value, int what, Address address) {
+Result cuPointerGetAttribute(void* value, int what, DeviceAddress address) {
   FAKE_ENTER_CONTEXT("cuPointerGetAttribute");
   const auto found = around(address);
   const bool gpu = found != allocations.end();
@@ -468,7 +468,7 @@ Result cuPointerGetAttribute(void* value, int what, Address address) {
   if (!gpu) return mistake(kInvalidValue);
   const Allocation& allocation = found->second;
   if (what == kContext) {
-    return answer(allocation.piece ? Context{} : context_of(allocation.device));
+    return answer(allocation.piece ? ContextHandle{} : context_of(allocation.device));
   }
   if (what == kPointerHandleTypes) return answer(static_cast<unsigned>(allocation.handle_types));
   if (what == kPointerBufferId) return answer(allocation.id);
@@ -477,7 +477,7 @@ Result cuPointerGetAttribute(void* value, int what, Address address) {
   return mistake(kInvalidValue);
 }
 
-Result cuPointerSetAttribute(const void* value, int what, Address address) {
+Result cuPointerSetAttribute(const void* value, int what, DeviceAddress address) {
   FAKE_ENTER_CONTEXT("cuPointerSetAttribute");
   const auto found = around(address);
   if (what != kPointerSyncMemoryOperations || found == allocations.end() ||
@@ -490,7 +490,7 @@ Result cuPointerSetAttribute(const void* value, int what, Address address) {
   return kSuccess;
 }
 
-Result cuDeviceGetAttribute(int* value, int what, Device) {
+Result cuDeviceGetAttribute(int* value, int what, DeviceHandle) {
   *value = what == kDmaBufSupported ? state.dma_buf : 1;
   if (what == kVirtualMemory || what == kPosixDescriptors) *value = state.virtual_memory;
   if (what == kWritesOrdering) *value = state.writes_ordering;

@@ -43,7 +43,7 @@ struct Fabric {
 static_assert(sizeof(Fabric) <= sizeof(FabricHandle));
 
 std::map<MemoryHandle, Piece> pieces;  // a handle is a small number, no address
-std::map<Address, Reservation> reservations;
+std::map<DeviceAddress, Reservation> reservations;
 
 MemoryHandle keep(const Piece& piece) {
   const MemoryHandle handle = next_id();
@@ -108,7 +108,7 @@ Result cuMemRelease(MemoryHandle memory) {
   return kSuccess;
 }
 
-Result cuMemAddressReserve(Address* begin, size_t bytes, size_t alignment, Address,
+Result cuMemAddressReserve(DeviceAddress* begin, size_t bytes, size_t alignment, DeviceAddress,
                            unsigned long long) {
   FAKE_ENTER_CONTEXT("cuMemAddressReserve");
   if (bytes == 0 || bytes % kGranularity != 0) return mistake(kInvalidValue);
@@ -116,13 +116,13 @@ Result cuMemAddressReserve(Address* begin, size_t bytes, size_t alignment, Addre
   void* const taken =
       ::mmap(nullptr, span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (taken == MAP_FAILED) return kOutOfMemory;
-  *begin = (reinterpret_cast<Address>(taken) + alignment - 1) / alignment * alignment;
+  *begin = (reinterpret_cast<DeviceAddress>(taken) + alignment - 1) / alignment * alignment;
   reservations[*begin] = {bytes, taken, span};
   ++state.live;
   return kSuccess;
 }
 
-Result cuMemAddressFree(Address begin, size_t bytes) {
+Result cuMemAddressFree(DeviceAddress begin, size_t bytes) {
   FAKE_ENTER_CONTEXT("cuMemAddressFree");
   const auto found = reservations.find(begin);
   const auto used = allocations.lower_bound(begin);
@@ -136,7 +136,8 @@ Result cuMemAddressFree(Address begin, size_t bytes) {
   return kSuccess;
 }
 
-Result cuMemMap(Address at, size_t bytes, size_t offset, MemoryHandle memory, unsigned long long) {
+Result cuMemMap(DeviceAddress at, size_t bytes, size_t offset, MemoryHandle memory,
+                unsigned long long) {
   FAKE_ENTER_CONTEXT("cuMemMap");
   const auto piece = pieces.find(memory);
   auto room = reservations.upper_bound(at);
@@ -164,7 +165,7 @@ Result cuMemMap(Address at, size_t bytes, size_t offset, MemoryHandle memory, un
   return kSuccess;
 }
 
-Result cuMemUnmap(Address at, size_t bytes) {
+Result cuMemUnmap(DeviceAddress at, size_t bytes) {
   FAKE_ENTER_CONTEXT("cuMemUnmap");
   const auto found = allocations.find(at);
   if (found == allocations.end() || !found->second.piece || found->second.bytes != bytes) {
@@ -179,12 +180,12 @@ Result cuMemUnmap(Address at, size_t bytes) {
   return kSuccess;
 }
 
-Result cuMemSetAccess(Address at, size_t bytes, const MemoryAccess* access, size_t count) {
+Result cuMemSetAccess(DeviceAddress at, size_t bytes, const MemoryAccess* access, size_t count) {
   FAKE_ENTER_CONTEXT("cuMemSetAccess");
   if (count != 1 || access->flags != kReadWrite || access->location.type != kOnDevice) {
     return mistake(kInvalidValue);
   }
-  const Address end = at + bytes;
+  const DeviceAddress end = at + bytes;
   while (at < end) {
     const auto found = allocations.find(at);
     if (found == allocations.end() || !found->second.piece) return mistake(kInvalidValue);
@@ -204,7 +205,7 @@ Result cuMemSetAccess(Address at, size_t bytes, const MemoryAccess* access, size
 // the allocation's address as a handle, which a driver does not do.
 Result cuMemRetainAllocationHandle(MemoryHandle* memory, void* address) {
   FAKE_ENTER("cuMemRetainAllocationHandle");
-  const auto found = around(reinterpret_cast<Address>(address));
+  const auto found = around(reinterpret_cast<DeviceAddress>(address));
   if (found == allocations.end() || found->second.pool != nullptr) return kInvalidValue;
   const auto& [base, allocation] = *found;
   *memory = allocation.piece ? keep({copy_of(allocation.fd), allocation.bytes, allocation.device,
@@ -251,10 +252,10 @@ Result cuMemImportFromShareableHandle(MemoryHandle* memory, void* handle, int ty
 }
 
 // A dma-buf is another descriptor of the memfd: none of its users looks into it.
-Result cuMemGetHandleForAddressRange(void* handle, Address address, size_t bytes, int kind,
+Result cuMemGetHandleForAddressRange(void* handle, DeviceAddress address, size_t bytes, int kind,
                                      unsigned long long flags) {
   FAKE_ENTER_CONTEXT("cuMemGetHandleForAddressRange");
-  const auto page = static_cast<Address>(::sysconf(_SC_PAGESIZE));
+  const auto page = static_cast<DeviceAddress>(::sysconf(_SC_PAGESIZE));
   const auto after = allocations.upper_bound(address);
   if (kind != kRangeHandleDmaBuf || flags != 0 || address % page != 0 || bytes % page != 0 ||
       after == allocations.begin()) {
@@ -270,16 +271,17 @@ Result cuMemGetHandleForAddressRange(void* handle, Address address, size_t bytes
 }
 
 // Copies whose callers say which side is the GPU's. (fake_cuda.cc)
-Result cuMemcpyAsync(Address to, Address from, size_t bytes, Stream which);
-Result cuMemcpyHtoDAsync_v2(Address to, const void* from, size_t bytes, Stream which) {
+Result cuMemcpyAsync(DeviceAddress to, DeviceAddress from, size_t bytes, StreamHandle which);
+Result cuMemcpyHtoDAsync_v2(DeviceAddress to, const void* from, size_t bytes, StreamHandle which) {
   if (around(to) == allocations.end()) return mistake(kInvalidValue);
-  return cuMemcpyAsync(to, reinterpret_cast<Address>(from), bytes, which);
+  return cuMemcpyAsync(to, reinterpret_cast<DeviceAddress>(from), bytes, which);
 }
-Result cuMemcpyDtoHAsync_v2(void* to, Address from, size_t bytes, Stream which) {
+Result cuMemcpyDtoHAsync_v2(void* to, DeviceAddress from, size_t bytes, StreamHandle which) {
   if (around(from) == allocations.end()) return mistake(kInvalidValue);
-  return cuMemcpyAsync(reinterpret_cast<Address>(to), from, bytes, which);
+  return cuMemcpyAsync(reinterpret_cast<DeviceAddress>(to), from, bytes, which);
 }
-Result cuMemcpyDtoDAsync_v2(Address to, Address from, size_t bytes, Stream which) {
+Result cuMemcpyDtoDAsync_v2(DeviceAddress to, DeviceAddress from, size_t bytes,
+                            StreamHandle which) {
   return cuMemcpyAsync(to, from, bytes, which);
 }
 Result cuThreadExchangeStreamCaptureMode(int* mode) {

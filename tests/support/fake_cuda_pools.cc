@@ -28,7 +28,7 @@ struct FakePool {
   int fd;
   bool imported = false;
   bool exported = false;
-  Address begin = 0;  // of an own one: where its room is
+  DeviceAddress begin = 0;  // of an own one: where its room is
   size_t used = 0;
   std::set<int> access = {};  // GPUs beside its own
 };
@@ -53,11 +53,11 @@ struct Exported {
 };
 static_assert(sizeof(Exported) <= sizeof(PoolPointer));
 
-std::map<Pool, FakePool> pools;  // a handle is a small number, no address
-std::map<int, Pool> default_pools;
+std::map<PoolHandle, FakePool> pools;  // a handle is a small number, no address
+std::map<int, PoolHandle> default_pools;
 
-Pool keep(const FakePool& pool) {
-  const auto handle = reinterpret_cast<Pool>(next_id());
+PoolHandle keep(const FakePool& pool) {
+  const auto handle = reinterpret_cast<PoolHandle>(next_id());
   pools[handle] = pool;
   return handle;
 }
@@ -69,7 +69,7 @@ FakePool make_pool(int device, int handle_types) {
   return {.device = device,
           .handle_types = handle_types,
           .fd = fd,
-          .begin = reinterpret_cast<Address>(room)};
+          .begin = reinterpret_cast<DeviceAddress>(room)};
 }
 
 int protection(const FakePool& pool) {
@@ -101,7 +101,7 @@ void fake_cuda_detail::free_of_pool(Allocations::iterator found) {
 
 extern "C" {
 
-Result cuMemPoolCreate(Pool* pool, const PoolProperties* of) {
+Result cuMemPoolCreate(PoolHandle* pool, const PoolProperties* of) {
   FAKE_ENTER("cuMemPoolCreate");
   if (of->type != kPinnedAllocation || of->location.type != kOnDevice) {
     return mistake(kInvalidValue);
@@ -111,15 +111,16 @@ Result cuMemPoolCreate(Pool* pool, const PoolProperties* of) {
   return kSuccess;
 }
 
-Result cuDeviceGetDefaultMemPool(Pool* pool, Device device) {
+Result cuDeviceGetDefaultMemPool(PoolHandle* pool, DeviceHandle device) {
   FAKE_ENTER("cuDeviceGetDefaultMemPool");
-  Pool& found = default_pools[device];
+  PoolHandle& found = default_pools[device];
   if (found == nullptr) found = keep(make_pool(device, 0));
   *pool = found;
   return kSuccess;
 }
 
-Result cuMemAllocFromPoolAsync(Address* address, size_t bytes, Pool handle, Stream) {
+Result cuMemAllocFromPoolAsync(DeviceAddress* address, size_t bytes, PoolHandle handle,
+                               StreamHandle) {
   FAKE_ENTER_CONTEXT("cuMemAllocFromPoolAsync");
   const auto found = pools.find(handle);
   if (found == pools.end() || found->second.imported) return mistake(kInvalidValue);
@@ -146,7 +147,7 @@ Result cuMemAllocFromPoolAsync(Address* address, size_t bytes, Pool handle, Stre
   return kSuccess;
 }
 
-Result cuMemPoolDestroy(Pool handle) {
+Result cuMemPoolDestroy(PoolHandle handle) {
   FAKE_ENTER("cuMemPoolDestroy");
   const auto found = pools.find(handle);
   if (found == pools.end()) return mistake(kInvalidValue);
@@ -163,7 +164,7 @@ Result cuMemPoolDestroy(Pool handle) {
   return kSuccess;
 }
 
-Result cuMemPoolSetAccess(Pool handle, const MemoryAccess* access, size_t count) {
+Result cuMemPoolSetAccess(PoolHandle handle, const MemoryAccess* access, size_t count) {
   FAKE_ENTER("cuMemPoolSetAccess");
   const auto found = pools.find(handle);
   if (found == pools.end() || count != 1 || access->flags != kReadWrite ||
@@ -180,7 +181,8 @@ Result cuMemPoolSetAccess(Pool handle, const MemoryAccess* access, size_t count)
   return kSuccess;
 }
 
-Result cuMemPoolExportToShareableHandle(void* handle, Pool of, int type, unsigned long long flags) {
+Result cuMemPoolExportToShareableHandle(void* handle, PoolHandle of, int type,
+                                        unsigned long long flags) {
   FAKE_ENTER("cuMemPoolExportToShareableHandle");
   const auto found = pools.find(of);
   if (found == pools.end() || flags != 0) return mistake(kInvalidValue);
@@ -192,7 +194,7 @@ Result cuMemPoolExportToShareableHandle(void* handle, Pool of, int type, unsigne
   return copy < 0 ? kInvalidValue : kSuccess;
 }
 
-Result cuMemPoolImportFromShareableHandle(Pool* pool, void* handle, int type,
+Result cuMemPoolImportFromShareableHandle(PoolHandle* pool, void* handle, int type,
                                           unsigned long long flags) {
   FAKE_ENTER_CONTEXT("cuMemPoolImportFromShareableHandle");
   const int fd = static_cast<int>(reinterpret_cast<intptr_t>(handle));
@@ -210,7 +212,7 @@ Result cuMemPoolImportFromShareableHandle(Pool* pool, void* handle, int type,
 }
 
 // The address is the first byte of an allocation: so much is documented.
-Result cuMemPoolExportPointer(PoolPointer* exported, Address address) {
+Result cuMemPoolExportPointer(PoolPointer* exported, DeviceAddress address) {
   FAKE_ENTER("cuMemPoolExportPointer");
   const auto found = allocations.find(address);
   if (found == allocations.end() || found->second.pool == nullptr || found->second.foreign) {
@@ -224,7 +226,7 @@ Result cuMemPoolExportPointer(PoolPointer* exported, Address address) {
   return kSuccess;
 }
 
-Result cuMemPoolImportPointer(Address* address, Pool handle, PoolPointer* exported) {
+Result cuMemPoolImportPointer(DeviceAddress* address, PoolHandle handle, PoolPointer* exported) {
   FAKE_ENTER_CONTEXT("cuMemPoolImportPointer");
   Exported of;
   std::memcpy(&of, exported, sizeof(of));
@@ -242,7 +244,7 @@ Result cuMemPoolImportPointer(Address* address, Pool handle, PoolPointer* export
   }
   void* const begin = ::mmap(nullptr, of.bytes, protection(pool->second), MAP_SHARED, fd, 0);
   if (begin == MAP_FAILED) return kOutOfMemory;
-  *address = reinterpret_cast<Address>(begin);
+  *address = reinterpret_cast<DeviceAddress>(begin);
   allocations[*address] = {.bytes = of.bytes,
                            .fd = fd,
                            .device = pool->second.device,

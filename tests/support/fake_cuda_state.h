@@ -34,18 +34,18 @@ struct Allocation {
   bool piece = false;
   int handle_types = 0;        // of a piece, and of a pool
   bool foreign = false;        // another process made it
-  Pool pool = nullptr;         // that it is of
+  PoolHandle pool = nullptr;   // that it is of
   std::set<int> allowed = {};  // of a piece: devices that may use it
   bool synchronous = false;    // calls wait until what they do to it is done
 };
-using Allocations = std::map<Address, Allocation>;
+using Allocations = std::map<DeviceAddress, Allocation>;
 
 extern FakeCuda state;
 extern std::mutex mutex;  // of what follows
 extern Allocations allocations;
 
 /// The one that the address lies in, or none.
-Allocations::iterator around(Address address);
+Allocations::iterator around(DeviceAddress address);
 
 /// cuMemFree of what is of a pool.
 void free_of_pool(Allocations::iterator found);
@@ -76,7 +76,7 @@ inline uint64_t inode_of(int fd) {
 }
 
 template <class T>
-T* pointer(Address address) {
+T* pointer(DeviceAddress address) {
   return reinterpret_cast<T*>(address);
 }
 

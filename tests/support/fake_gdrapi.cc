@@ -23,9 +23,9 @@ struct State {};
 
 namespace {
 
-using peal::gdrcopy::Handle;
 using peal::gdrcopy::Info;
 using peal::gdrcopy::kPage;
+using peal::gdrcopy::PinHandle;
 using peal::gdrcopy::State;
 
 struct Pinned {
@@ -123,11 +123,11 @@ int gdr_close(State* session) {
 }
 
 int gdr_pin_buffer(State* session, unsigned long address, size_t bytes, uint64_t token,
-                   uint32_t space, Handle* handle) {
+                   uint32_t space, PinHandle* handle) {
   if (state.refuse_pin != 0) return state.refuse_pin;
   if (session == nullptr || token != 0 || space != 0) return mistake();
   if (address % kPage != 0 || bytes % kPage != 0 || bytes == 0) return mistake();
-  peal::cuda::Address base = 0;
+  peal::cuda::DeviceAddress base = 0;
   size_t all = 0;
   if (driver().address_range(&base, &all, address) != 0) return mistake();
   Pinned buffer{
@@ -145,7 +145,7 @@ int gdr_pin_buffer(State* session, unsigned long address, size_t bytes, uint64_t
   return 0;
 }
 
-int gdr_unpin_buffer(State*, Handle handle) {
+int gdr_unpin_buffer(State*, PinHandle handle) {
   const std::lock_guard lock(mutex);
   const auto found = pinned.find(handle.value);
   if (found == pinned.end()) return mistake();
@@ -159,7 +159,7 @@ int gdr_unpin_buffer(State*, Handle handle) {
   return 0;
 }
 
-int gdr_map(State*, Handle handle, void** mapped, size_t bytes) {
+int gdr_map(State*, PinHandle handle, void** mapped, size_t bytes) {
   if (state.refuse_map != 0) return state.refuse_map;
   const std::lock_guard lock(mutex);
   const auto found = pinned.find(handle.value);
@@ -172,7 +172,7 @@ int gdr_map(State*, Handle handle, void** mapped, size_t bytes) {
   return 0;
 }
 
-int gdr_unmap(State*, Handle handle, void* mapped, size_t bytes) {
+int gdr_unmap(State*, PinHandle handle, void* mapped, size_t bytes) {
   const std::lock_guard lock(mutex);
   const auto found = pinned.find(handle.value);
   if (found == pinned.end() || mapped == nullptr || mapped != found->second.mapped ||
@@ -185,7 +185,7 @@ int gdr_unmap(State*, Handle handle, void* mapped, size_t bytes) {
   return 0;
 }
 
-int gdr_get_info_v2(State*, Handle handle, Info* info) {
+int gdr_get_info_v2(State*, PinHandle handle, Info* info) {
   if (state.refuse_info != 0) return state.refuse_info;
   const std::lock_guard lock(mutex);
   const auto found = pinned.find(handle.value);
@@ -199,7 +199,7 @@ int gdr_get_info_v2(State*, Handle handle, Info* info) {
   return 0;
 }
 
-int gdr_copy_to_mapping(Handle handle, void* to, const void* from, size_t bytes) {
+int gdr_copy_to_mapping(PinHandle handle, void* to, const void* from, size_t bytes) {
   const std::lock_guard lock(mutex);
   const auto found = pinned.find(handle.value);
   if (found == pinned.end() || !inside(found->second, to, bytes)) return mistake();
@@ -208,7 +208,7 @@ int gdr_copy_to_mapping(Handle handle, void* to, const void* from, size_t bytes)
   return 0;
 }
 
-int gdr_copy_from_mapping(Handle handle, void* to, const void* from, size_t bytes) {
+int gdr_copy_from_mapping(PinHandle handle, void* to, const void* from, size_t bytes) {
   const std::lock_guard lock(mutex);
   const auto found = pinned.find(handle.value);
   if (found == pinned.end() || !inside(found->second, from, bytes)) return mistake();

@@ -26,7 +26,7 @@ bool ask(const VerbsLibrary& library, ibv_context* context, const Question& in, 
 }
 
 CapabilityPage query(const VerbsLibrary& library, ibv_context* context, uint32_t type) {
-  Question in(prm::Command::kQueryHcaCap);
+  Question in(prm::FirmwareCommand::kQueryHcaCap);
   in.set(prm::kOpMod, type << 1 | 1);  // 1: values in force, not the largest possible
   CapabilityPage out;
   if (!ask(library, context, in, out)) refuse_command(in.data(), out.data(), errno);
@@ -39,7 +39,7 @@ bool bonded(const VerbsLibrary& library, ibv_context* context, const CapabilityP
   if (page.value(prm::cap::kLagPorts) < 2) return false;
   if (page.value(prm::cap::kLagPortAlways) != 0) return true;
   prm::Mailbox<prm::kShortOut> out;
-  return ask(library, context, Question(prm::Command::kQueryLag), out) &&
+  return ask(library, context, Question(prm::FirmwareCommand::kQueryLag), out) &&
          out.value(prm::kLagState) != 0;
 }
 
@@ -97,7 +97,7 @@ Capabilities query_capabilities(const VerbsLibrary& library, ibv_context* contex
 
 std::optional<uint16_t> query_ooo_sl_mask(const VerbsLibrary& library, ibv_context* context,
                                           uint8_t port) {
-  Question in(prm::Command::kQueryHcaVportContext);
+  Question in(prm::FirmwareCommand::kQueryHcaVportContext);
   in.set(prm::kVportPort, port);
   prm::Mailbox<prm::kQueryHcaVportContextOut> out;
   if (!ask(library, context, in, out)) return std::nullopt;
@@ -130,7 +130,7 @@ uint8_t counter_set_of(const VerbsLibrary& library, ibv_context* context, uint8_
   attributes.port_num = port;
   constexpr int kMask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
   if (ibv.modify_qp(qp.get(), &attributes, kMask) != 0) return kNone;
-  const prm::Mailbox<prm::kShortIn> in(prm::Command::kQueryQp, qp->qp_num);
+  const prm::Mailbox<prm::kShortIn> in(prm::FirmwareCommand::kQueryQp, qp->qp_num);
   prm::Mailbox<prm::kQueryQpOut> out;
   if (library.model->devx_qp_query(qp.get(), in.data(), in.bytes(), out.data(), out.bytes()) != 0) {
     return kNone;

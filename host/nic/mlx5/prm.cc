@@ -10,26 +10,26 @@
 
 namespace peal::nic::prm {
 
-const char* to_string(Command command) {
-  static constexpr std::pair<Command, const char*> kNames[] = {
-      {Command::kQueryHcaCap, "QUERY_HCA_CAP"},
-      {Command::kCreateCq, "CREATE_CQ"},
-      {Command::kCreateQp, "CREATE_QP"},
-      {Command::kReset2Init, "RST2INIT_QP"},
-      {Command::kInit2Rtr, "INIT2RTR_QP"},
-      {Command::kRtr2Rts, "RTR2RTS_QP"},
-      {Command::kRts2Rts, "RTS2RTS_QP"},
-      {Command::k2Reset, "2RST_QP"},
-      {Command::kQueryQp, "QUERY_QP"},
-      {Command::kQueryLag, "QUERY_LAG"},
-      {Command::kQueryHcaVportContext, "QUERY_HCA_VPORT_CONTEXT"}};
+const char* to_string(FirmwareCommand command) {
+  static constexpr std::pair<FirmwareCommand, const char*> kNames[] = {
+      {FirmwareCommand::kQueryHcaCap, "QUERY_HCA_CAP"},
+      {FirmwareCommand::kCreateCq, "CREATE_CQ"},
+      {FirmwareCommand::kCreateQp, "CREATE_QP"},
+      {FirmwareCommand::kReset2Init, "RST2INIT_QP"},
+      {FirmwareCommand::kInit2Rtr, "INIT2RTR_QP"},
+      {FirmwareCommand::kRtr2Rts, "RTR2RTS_QP"},
+      {FirmwareCommand::kRts2Rts, "RTS2RTS_QP"},
+      {FirmwareCommand::k2Reset, "2RST_QP"},
+      {FirmwareCommand::kQueryQp, "QUERY_QP"},
+      {FirmwareCommand::kQueryLag, "QUERY_LAG"},
+      {FirmwareCommand::kQueryHcaVportContext, "QUERY_HCA_VPORT_CONTEXT"}};
   for (const auto& [known, name] : kNames) {
     if (known == command) return name;
   }
   return "unknown command";
 }
 
-void refuse_field(Field field, uint64_t value, size_t words) {
+void refuse_field(MailboxField field, uint64_t value, size_t words) {
   fail(ErrorCode::kInternal,
        "command field dword {} [{}:{}] cannot hold {:#x} (mailbox of {} words)", field.dword,
        field.high, field.low, value, words);
@@ -79,7 +79,8 @@ void refuse_command(const void* in, const void* out, int error) {
   prm::Mailbox<prm::kShortOut> answer;
   std::memcpy(question.data(), in, question.bytes());
   std::memcpy(answer.data(), out, answer.bytes());
-  const char* const name = prm::to_string(static_cast<prm::Command>(question.value(prm::kOpcode)));
+  const char* const name =
+      prm::to_string(static_cast<prm::FirmwareCommand>(question.value(prm::kOpcode)));
   const uint32_t status = answer.value(prm::kStatus);
   if (status == 0) {
     const bool unsupported = error == EOPNOTSUPP || error == EPERM || error == EACCES;

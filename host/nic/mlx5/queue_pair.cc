@@ -15,10 +15,10 @@
 namespace peal::nic {
 namespace {
 
-using prm::Command;
+using prm::FirmwareCommand;
 
 prm::Mailbox<prm::kCreateCqIn> create_cq(uint32_t eqn, uint32_t uar_page, const QueuePlace& place) {
-  prm::Mailbox<prm::kCreateCqIn> in(Command::kCreateCq);
+  prm::Mailbox<prm::kCreateCqIn> in(FirmwareCommand::kCreateCq);
   in.set(prm::cqc::kCollapsed, 1);
   in.set(prm::cqc::kOverrunIgnore, 1);
   in.set(prm::cqc::kLogEntries, 0);
@@ -42,7 +42,7 @@ struct CreateQp {
 };
 
 prm::Mailbox<prm::kCreateQpIn> create_qp(const CreateQp& create, const QueuePlace& place) {
-  prm::Mailbox<prm::kCreateQpIn> in(Command::kCreateQp);
+  prm::Mailbox<prm::kCreateQpIn> in(FirmwareCommand::kCreateQp);
   in.set(prm::qpc::kService, prm::kServiceReliable);
   in.set(prm::qpc::kPathMigration, prm::kPathMigrated);
   in.set(prm::qpc::kProtectionDomain, create.domain);
@@ -180,7 +180,7 @@ DrivenQueuePair::DrivenQueuePair(const Device& device, const ProtectionDomain& d
       settings_(limit(device, config.settings)) {}
 
 void DrivenQueuePair::to_init() {
-  prm::Mailbox<prm::kModifyQpIn> in(Command::kReset2Init, number());
+  prm::Mailbox<prm::kModifyQpIn> in(FirmwareCommand::kReset2Init, number());
   in.set(prm::qpc::kPathMigration, prm::kPathMigrated);
   in.set(prm::qpc::kPkeyIndex, partition_);
   in.set(prm::qpc::kPort, port_);
@@ -193,7 +193,7 @@ void DrivenQueuePair::to_init() {
 }
 
 void DrivenQueuePair::to_rtr(const RemoteQueue& remote) {
-  prm::Mailbox<prm::kModifyQpIn> in(Command::kInit2Rtr, number());
+  prm::Mailbox<prm::kModifyQpIn> in(FirmwareCommand::kInit2Rtr, number());
   in.set(prm::qpc::kMtu, remote.path.mtu);
   in.set(prm::qpc::kLogMaxMessage, settings_.log_max_message);
   in.set(prm::qpc::kRemoteQpn, remote.qpn);
@@ -211,7 +211,7 @@ void DrivenQueuePair::to_rtr(const RemoteQueue& remote) {
 }
 
 void DrivenQueuePair::to_rts(const Path& path, uint32_t psn) {
-  prm::Mailbox<prm::kModifyQpIn> in(Command::kRtr2Rts, number());
+  prm::Mailbox<prm::kModifyQpIn> in(FirmwareCommand::kRtr2Rts, number());
   in.set(prm::qpc::kAckTimeout, path.ack_timeout);
   in.set(prm::qpc::kLogInitiatorDepth, path.log_initiator_depth);
   in.set(prm::qpc::kRetryCount, path.retry_count);
@@ -221,18 +221,18 @@ void DrivenQueuePair::to_rts(const Path& path, uint32_t psn) {
   object_.modify(in.data(), in.bytes());
   if (path.lag_port == 0 || !lag_port_in_rts_) return;
   // Some firmware keeps to the port only if it is told again.
-  prm::Mailbox<prm::kModifyQpIn> again(Command::kRts2Rts, number());
+  prm::Mailbox<prm::kModifyQpIn> again(FirmwareCommand::kRts2Rts, number());
   set_lag_port(again, path.lag_port);
   object_.modify(again.data(), again.bytes());
 }
 
 void DrivenQueuePair::to_reset() {
-  const prm::Mailbox<prm::kShortIn> in(Command::k2Reset, number());
+  const prm::Mailbox<prm::kShortIn> in(FirmwareCommand::k2Reset, number());
   object_.modify(in.data(), in.bytes());
 }
 
 QueueState DrivenQueuePair::query_state() const {
-  const prm::Mailbox<prm::kShortIn> in(Command::kQueryQp, number());
+  const prm::Mailbox<prm::kShortIn> in(FirmwareCommand::kQueryQp, number());
   prm::Mailbox<prm::kQueryQpOut> out;
   object_.query(in.data(), in.bytes(), out.data(), out.bytes());
   return static_cast<QueueState>(out.value(prm::qpc::kState));

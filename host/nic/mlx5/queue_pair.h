@@ -40,7 +40,7 @@ class FirmwareObject {
   FirmwareObject(const Device& device, const void* in, size_t in_bytes);
 
   std::shared_ptr<const VerbsLibrary> library_;
-  Owned<mlx5dv_devx_obj, int> object_;
+  OwnedObject<mlx5dv_devx_obj, int> object_;
   uint32_t number_ = 0;
 };
 

@@ -16,74 +16,74 @@
 namespace peal::nic {
 namespace {
 
-using prm::Field;
-using prm::Field64;
+using prm::MailboxField;
+using prm::MailboxField64;
 
 TEST(Mailbox, PutsAFieldBigEndianIntoItsBits) {
   prm::Mailbox<16> box;
-  box.set(Field{1, 23, 8}, 0xabcd);
+  box.set(MailboxField{1, 23, 8}, 0xabcd);
   const unsigned char expected[16] = {0, 0, 0, 0, 0x00, 0xab, 0xcd, 0x00};
   EXPECT_EQ(std::memcmp(box.data(), expected, 16), 0);
-  EXPECT_EQ(box.value(Field{1, 23, 8}), 0xabcdu);
-  EXPECT_EQ(box.value(Field{1, 15, 8}), 0xcdu);
+  EXPECT_EQ(box.value(MailboxField{1, 23, 8}), 0xabcdu);
+  EXPECT_EQ(box.value(MailboxField{1, 15, 8}), 0xcdu);
 }
 
 TEST(Mailbox, LeavesNeighboursAlone) {
   prm::Mailbox<16> box;
-  box.set(Field{0, 31, 0}, 0xffffffff);
-  box.set(Field{0, 15, 12}, 0);
-  EXPECT_EQ(box.value(Field{0, 31, 0}), 0xffff0fffu);
-  box.set(Field{0, 15, 12}, 0x5);
-  EXPECT_EQ(box.value(Field{0, 31, 0}), 0xffff5fffu);
-  box.set(Field{0, 0, 0}, 0);
-  box.set(Field{0, 31, 31}, 0);
-  EXPECT_EQ(box.value(Field{0, 31, 0}), 0x7fff5ffeu);
+  box.set(MailboxField{0, 31, 0}, 0xffffffff);
+  box.set(MailboxField{0, 15, 12}, 0);
+  EXPECT_EQ(box.value(MailboxField{0, 31, 0}), 0xffff0fffu);
+  box.set(MailboxField{0, 15, 12}, 0x5);
+  EXPECT_EQ(box.value(MailboxField{0, 31, 0}), 0xffff5fffu);
+  box.set(MailboxField{0, 0, 0}, 0);
+  box.set(MailboxField{0, 31, 31}, 0);
+  EXPECT_EQ(box.value(MailboxField{0, 31, 0}), 0x7fff5ffeu);
 }
 
 TEST(Mailbox, PutsTheUpperHalfOf64BitsFirst) {
   prm::Mailbox<16> box;
-  box.set(Field64{2}, 0x0102030405060708);
+  box.set(MailboxField64{2}, 0x0102030405060708);
   const unsigned char expected[16] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8};
   EXPECT_EQ(std::memcmp(box.data(), expected, 16), 0);
 }
 
 TEST(Mailbox, RefusesAValueWiderThanItsField) {
   prm::Mailbox<16> box;
-  EXPECT_NO_THROW(box.set(Field{0, 3, 1}, 7));
+  EXPECT_NO_THROW(box.set(MailboxField{0, 3, 1}, 7));
   expect_in(refusal(ErrorCode::kInternal,
                     [&] {
-                      box.set(Field{0, 3, 1}, 8);
+                      box.set(MailboxField{0, 3, 1}, 8);
                     }),
             {"dword 0 [3:1]", "0x8"});
 }
 
 TEST(Mailbox, RefusesAFieldOutsideIt) {
   prm::Mailbox<16> box;
-  refusal(ErrorCode::kInternal, [&] { box.set(Field{4, 3, 0}, 1); });
-  refusal(ErrorCode::kInternal, [&] { box.value(Field{4, 3, 0}); });
-  refusal(ErrorCode::kInternal, [&] { box.set(Field64{3}, 1); });
+  refusal(ErrorCode::kInternal, [&] { box.set(MailboxField{4, 3, 0}, 1); });
+  refusal(ErrorCode::kInternal, [&] { box.value(MailboxField{4, 3, 0}); });
+  refusal(ErrorCode::kInternal, [&] { box.set(MailboxField64{3}, 1); });
 }
 
 TEST(Mailbox, BeginsWithItsCommand) {
-  const prm::Mailbox<16> box(prm::Command::kQueryQp, 0x123456);
+  const prm::Mailbox<16> box(prm::FirmwareCommand::kQueryQp, 0x123456);
   const unsigned char expected[16] = {0x05, 0x0b, 0,    0,    0, 0, 0, 0,
                                       0,    0x12, 0x34, 0x56, 0, 0, 0, 0};
   EXPECT_EQ(std::memcmp(box.data(), expected, 16), 0);
 }
 
-TEST(Command, HasANameForEachOpcode) {
-  EXPECT_STREQ(prm::to_string(prm::Command::kCreateCq), "CREATE_CQ");
-  EXPECT_STREQ(prm::to_string(prm::Command::kReset2Init), "RST2INIT_QP");
-  EXPECT_STREQ(prm::to_string(static_cast<prm::Command>(1)), "unknown command");
+TEST(FirmwareCommand, HasANameForEachOpcode) {
+  EXPECT_STREQ(prm::to_string(prm::FirmwareCommand::kCreateCq), "CREATE_CQ");
+  EXPECT_STREQ(prm::to_string(prm::FirmwareCommand::kReset2Init), "RST2INIT_QP");
+  EXPECT_STREQ(prm::to_string(static_cast<prm::FirmwareCommand>(1)), "unknown command");
 }
 
-TEST(Command, HasANameForEachStatus) {
+TEST(FirmwareCommand, HasANameForEachStatus) {
   const std::pair<uint32_t, const char*> names[] = {
       {0x01, "INT_ERR"},  {0x02, "BAD_OP"},      {0x03, "BAD_PARAM"},    {0x04, "BAD_SYS_STATE"},
       {0x05, "BAD_RES"},  {0x06, "BUSY"},        {0x08, "LIM"},          {0x09, "BAD_RES_STATE"},
       {0x0a, "IX"},       {0x0f, "NO_RES"},      {0x10, "BAD_QP_STATE"}, {0x30, "BAD_PKT"},
       {0x40, "BAD_SIZE"}, {0x50, "BAD_INP_LEN"}, {0x51, "BAD_OUTP_LEN"}, {0x77, "unknown status"}};
-  const prm::Mailbox<16> question(prm::Command::kCreateCq);
+  const prm::Mailbox<16> question(prm::FirmwareCommand::kCreateCq);
   for (const auto& [status, name] : names) {
     prm::Mailbox<16> answer;
     answer.set(prm::kStatus, status);

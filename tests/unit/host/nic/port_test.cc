@@ -171,7 +171,7 @@ TEST_F(NicPort, ReadsTypesFromSysfsWhereVerbsHasNone) {
   fake_.link_layer = IBV_LINK_LAYER_INFINIBAND;
   fake_.gids = {{"fe80::1"}};
   fake_.lid = 1;
-  const Port port = query_port(old, device.context(), "mlx5_0", 1);
+  const PortAttributes port = query_port(old, device.context(), "mlx5_0", 1);
   EXPECT_EQ(describe(read_gids(old, device.context(), "mlx5_0", port, root)),
             "index 0: InfiniBand fe80::1");
 }

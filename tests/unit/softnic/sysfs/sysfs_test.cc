@@ -45,9 +45,9 @@ class Doorbells : public testing::TestWithParam<bool> {
     fake_.io_memory = false;
     fake_.host_flags = 0;
     library_ = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    Context context = nullptr;
-    find<Result(Context*, Device)>("cuDevicePrimaryCtxRetain")(&context, 0);
-    find<Result(Context)>("cuCtxPushCurrent_v2")(context);
+    ContextHandle context = nullptr;
+    find<Result(ContextHandle*, DeviceHandle)>("cuDevicePrimaryCtxRetain")(&context, 0);
+    find<Result(ContextHandle)>("cuCtxPushCurrent_v2")(context);
     softnic_ = dlopen(softnic_path().c_str(), RTLD_NOW | RTLD_LOCAL);
     auto** list = verbs<ibv_device**(int*)>("ibv_get_device_list")(nullptr);
     device_ = verbs<ibv_context*(ibv_device*)>("ibv_open_device")(list[0]);
@@ -57,9 +57,9 @@ class Doorbells : public testing::TestWithParam<bool> {
   ~Doorbells() override {
     EXPECT_EQ(verbs<int(ibv_pd*)>("ibv_dealloc_pd")(pd_), 0);
     EXPECT_EQ(verbs<int(ibv_context*)>("ibv_close_device")(device_), 0);
-    Context context = nullptr;
-    find<Result(Context*)>("cuCtxPopCurrent_v2")(&context);
-    find<Result(Device)>("cuDevicePrimaryCtxRelease_v2")(0);
+    ContextHandle context = nullptr;
+    find<Result(ContextHandle*)>("cuCtxPopCurrent_v2")(&context);
+    find<Result(DeviceHandle)>("cuDevicePrimaryCtxRelease_v2")(0);
     dlclose(library_);
     EXPECT_EQ(fake_.mistakes, 0);
   }
@@ -95,8 +95,8 @@ class Doorbells : public testing::TestWithParam<bool> {
   Result remove(void* address) const {
     return driver<Result(void*)>("cuMemHostUnregister")(address);
   }
-  Result ask(Address* answer, void* address) const {
-    return driver<Result(Address*, void*, unsigned)>("cuMemHostGetDevicePointer", "_v2")(
+  Result ask(DeviceAddress* answer, void* address) const {
+    return driver<Result(DeviceAddress*, void*, unsigned)>("cuMemHostGetDevicePointer", "_v2")(
         answer, address, 0);
   }
 
@@ -104,7 +104,7 @@ class Doorbells : public testing::TestWithParam<bool> {
     return verbs<ibv_cq*(ibv_context*, int, void*, ibv_comp_channel*, int)>("ibv_create_cq")(
         device_, 16, nullptr, nullptr, 0);
   }
-  ibv_mr* register_on_gpu(Address memory) const {
+  ibv_mr* register_on_gpu(DeviceAddress memory) const {
     return verbs<ibv_mr*(ibv_pd*, void*, size_t, int)>("ibv_reg_mr")(
         pd_, reinterpret_cast<void*>(memory), 1 << 16, IBV_ACCESS_LOCAL_WRITE);
   }
@@ -133,29 +133,29 @@ TEST_P(Doorbells, OfTheHostRegisterAsRegistersOfACard) {
   ASSERT_NE(page, nullptr);
   ASSERT_EQ(add(page->reg_addr, kShared | kHostIoMemory), kSuccess);
   EXPECT_EQ(fake_.host_flags, kShared) << "the driver refuses the flag for memory of the host";
-  Address there = 0;
+  DeviceAddress there = 0;
   EXPECT_EQ(ask(&there, page->reg_addr), kSuccess);
-  EXPECT_EQ(there, reinterpret_cast<Address>(page->reg_addr));
+  EXPECT_EQ(there, reinterpret_cast<DeviceAddress>(page->reg_addr));
   EXPECT_EQ(remove(page->reg_addr), kSuccess);
   free_page(page);
 }
 
 // The software NIC's queues are a GPU's there, and so are its pages: nothing is left to register.
 TEST_P(Doorbells, OfAGpuNeedNoRegistration) {
-  Address memory = 0;
-  ASSERT_EQ(find<Result(Address*, size_t)>("cuMemAlloc_v2")(&memory, 1 << 16), kSuccess);
+  DeviceAddress memory = 0;
+  ASSERT_EQ(find<Result(DeviceAddress*, size_t)>("cuMemAlloc_v2")(&memory, 1 << 16), kSuccess);
   ibv_mr* const region = register_on_gpu(memory);
   ASSERT_NE(region, nullptr) << "the engine moves to the GPU with the first memory";
   // A client may ask once, for what it then frees: NVSHMEM does.
   EXPECT_EQ(verbs<int(ibv_mr*)>("ibv_dereg_mr")(region), 0);
-  EXPECT_EQ(find<Result(Address)>("cuMemFree_v2")(memory), kSuccess);
+  EXPECT_EQ(find<Result(DeviceAddress)>("cuMemFree_v2")(memory), kSuccess);
   mlx5dv_devx_uar* const page = make_page();
   ASSERT_NE(page, nullptr);
   ASSERT_EQ(add(page->reg_addr, kShared | kHostIoMemory), kSuccess);
   EXPECT_EQ(fake_.host_flags, 0u) << "the driver was asked";
-  Address there = 0;
+  DeviceAddress there = 0;
   EXPECT_EQ(ask(&there, page->reg_addr), kSuccess);
-  EXPECT_EQ(there, reinterpret_cast<Address>(page->reg_addr));
+  EXPECT_EQ(there, reinterpret_cast<DeviceAddress>(page->reg_addr));
   EXPECT_EQ(remove(page->reg_addr), kSuccess);
   free_page(page);
 }
@@ -164,7 +164,7 @@ TEST_P(Doorbells, AreAllThatTheDriverIsNotAskedAbout) {
   void* const page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   EXPECT_NE(add(page, kShared | kHostIoMemory), kSuccess);
   EXPECT_EQ(add(page, kShared), kSuccess);
-  Address there = 0;
+  DeviceAddress there = 0;
   EXPECT_EQ(ask(&there, page), kSuccess);
   EXPECT_EQ(remove(page), kSuccess);
   munmap(page, 4096);
@@ -174,16 +174,16 @@ TEST_P(Doorbells, AreAllThatTheDriverIsNotAskedAbout) {
 class OnAGpu : public Doorbells {
  protected:
   OnAGpu() {
-    find<Result(Address*, size_t)>("cuMemAlloc_v2")(&memory_, 1 << 16);
+    find<Result(DeviceAddress*, size_t)>("cuMemAlloc_v2")(&memory_, 1 << 16);
     region_ = register_on_gpu(memory_);
     EXPECT_NE(region_, nullptr);
   }
   ~OnAGpu() override {
     EXPECT_EQ(verbs<int(ibv_mr*)>("ibv_dereg_mr")(region_), 0);
-    EXPECT_EQ(find<Result(Address)>("cuMemFree_v2")(memory_), kSuccess);
+    EXPECT_EQ(find<Result(DeviceAddress)>("cuMemFree_v2")(memory_), kSuccess);
   }
 
-  Address memory_ = 0;
+  DeviceAddress memory_ = 0;
   ibv_mr* region_ = nullptr;
 };
 
@@ -202,8 +202,8 @@ TEST_P(OnAGpu, ACompletionQueueOfVerbsIsANumber) {
 TEST_P(Doorbells, OfAGpuComeAfterCompletionQueues) {
   ibv_cq* const before = make_cq();
   ASSERT_NE(before, nullptr);
-  Address memory = 0;
-  ASSERT_EQ(find<Result(Address*, size_t)>("cuMemAlloc_v2")(&memory, 1 << 16), kSuccess);
+  DeviceAddress memory = 0;
+  ASSERT_EQ(find<Result(DeviceAddress*, size_t)>("cuMemAlloc_v2")(&memory, 1 << 16), kSuccess);
   ibv_mr* const region = register_on_gpu(memory);
   ASSERT_NE(region, nullptr);
   ibv_cq* const after = make_cq();
@@ -212,7 +212,7 @@ TEST_P(Doorbells, OfAGpuComeAfterCompletionQueues) {
   EXPECT_EQ(verbs<int(ibv_cq*)>("ibv_destroy_cq")(before), 0);
   EXPECT_EQ(verbs<int(ibv_cq*)>("ibv_destroy_cq")(after), 0);
   EXPECT_EQ(verbs<int(ibv_mr*)>("ibv_dereg_mr")(region), 0);
-  EXPECT_EQ(find<Result(Address)>("cuMemFree_v2")(memory), kSuccess);
+  EXPECT_EQ(find<Result(DeviceAddress)>("cuMemFree_v2")(memory), kSuccess);
 }
 
 // The queue pair lies in the host's memory: the NIC stays on the CPU, and takes the memory as data.
@@ -222,14 +222,14 @@ TEST_P(Doorbells, OfAGpuDoNotComeAfterQueuePairs) {
   ibv_qp_init_attr wish = wanted(cq);
   ibv_qp* const qp = verbs<ibv_qp*(ibv_pd*, ibv_qp_init_attr*)>("ibv_create_qp")(pd_, &wish);
   ASSERT_NE(qp, nullptr);
-  Address memory = 0;
-  ASSERT_EQ(find<Result(Address*, size_t)>("cuMemAlloc_v2")(&memory, 1 << 16), kSuccess);
+  DeviceAddress memory = 0;
+  ASSERT_EQ(find<Result(DeviceAddress*, size_t)>("cuMemAlloc_v2")(&memory, 1 << 16), kSuccess);
   ibv_mr* const region = register_on_gpu(memory);
   ASSERT_NE(region, nullptr);
   EXPECT_EQ(verbs<int(ibv_mr*)>("ibv_dereg_mr")(region), 0);
   EXPECT_EQ(verbs<int(ibv_qp*)>("ibv_destroy_qp")(qp), 0);
   EXPECT_EQ(verbs<int(ibv_cq*)>("ibv_destroy_cq")(cq), 0);
-  EXPECT_EQ(find<Result(Address)>("cuMemFree_v2")(memory), kSuccess);
+  EXPECT_EQ(find<Result(DeviceAddress)>("cuMemFree_v2")(memory), kSuccess);
 }
 
 TEST_P(OnAGpu, AFaultPlanIsTakenAndAWrongOneRefused) {
