@@ -7,7 +7,7 @@
 
 int main(int argc, char** argv) {
   using namespace peal::perf;
-  using Kernels = InAllScopes<Streams, Put, Get, PutCounted, Copy>;
+  using Kernels = InAllScopes<Streams, PutCall, GetCall, PutCountedCall, CopyCall>;
   // Enough for the link between two GPUs; their messages of 1 MiB fit the default heap.
   constexpr uint32_t kBlocks = PEAL_CUDA ? 16 : 2, kThreads = PEAL_CUDA ? 512 : 32;
   return run_program<Kernels>(

@@ -106,7 +106,7 @@ float expected(const CollectiveCalls& c, size_t pe, size_t n, size_t i, uint64_t
 
 class CollectivesRun {
  public:
-  CollectivesRun(const Program& program, const Options& options)
+  CollectivesRun(const Program& program, const BenchmarkOptions& options)
       : program_(program), options_(options), n_(static_cast<size_t>(side_.n_pes())) {
     const uint64_t largest = std::ranges::max(options.sizes);
     const CollectiveCalls c = calls_of(std::max<uint64_t>(largest, sizeof(float)));
@@ -245,7 +245,7 @@ class CollectivesRun {
   }
 
   const Program& program_;
-  const Options& options_;
+  const BenchmarkOptions& options_;
   PealSide side_;
   Stream stream_;
   size_t n_;

@@ -10,10 +10,10 @@
 
 int main(int argc, char** argv) {
   using namespace peal::perf;
-  using Kernels =
-      List<InAllScopes<Sampled, PutThenSignal, PutSignal<0>, GetNow>, Sampled<PAsFlag<uint32_t>>,
-           Sampled<PAsFlag<uint64_t>>, Sampled<G<uint32_t>>, Sampled<G<uint64_t>>,
-           Sampled<FetchAdd<uint32_t>>, Sampled<FetchAdd<uint64_t>>>;
+  using Kernels = List<InAllScopes<Sampled, PutThenSignalCall, PutSignalCall<0>, GetNowCall>,
+                       Sampled<PAsFlagCall<uint32_t>>, Sampled<PAsFlagCall<uint64_t>>,
+                       Sampled<GCall<uint32_t>>, Sampled<GCall<uint64_t>>,
+                       Sampled<FetchAddCall<uint32_t>>, Sampled<FetchAddCall<uint64_t>>>;
   return run_program<Kernels>(
       {.name = "latency",
        .what = "Time of one operation between pairs of PEs, as a kernel sees it.",

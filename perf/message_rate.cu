@@ -8,10 +8,11 @@
 
 int main(int argc, char** argv) {
   using namespace peal::perf;
-  using Kernels = List<InAllScopes<Streams, Put, Get, PutCounted>, Streams<P<uint8_t>>,
-                       Streams<P<uint16_t>>, Streams<P<uint32_t>>, Streams<P<uint64_t>>,
-                       Streams<G<uint8_t>>, Streams<G<uint16_t>>, Streams<G<uint32_t>>,
-                       Streams<G<uint64_t>>, Streams<Add<uint32_t>>, Streams<Add<uint64_t>>>;
+  using Kernels =
+      List<InAllScopes<Streams, PutCall, GetCall, PutCountedCall>, Streams<PCall<uint8_t>>,
+           Streams<PCall<uint16_t>>, Streams<PCall<uint32_t>>, Streams<PCall<uint64_t>>,
+           Streams<GCall<uint8_t>>, Streams<GCall<uint16_t>>, Streams<GCall<uint32_t>>,
+           Streams<GCall<uint64_t>>, Streams<AddCall<uint32_t>>, Streams<AddCall<uint64_t>>>;
   return run_program<Kernels>(
       {.name = "message_rate",
        .what = "Operations per second between pairs of PEs, posted from inside a kernel.",

@@ -62,7 +62,7 @@ class Signals {
 
 class HeadOfJob {
  public:
-  explicit HeadOfJob(const Options& options) : options_(options) {
+  explicit HeadOfJob(const RunOptions& options) : options_(options) {
     int first = 0;
     for (const Host& host : options.hosts) {
       agents_.emplace_back(options, host, first);
@@ -292,7 +292,7 @@ class HeadOfJob {
     errors_.add("peal-run: ", fmt::format(format, std::forward<Args>(args)...) + "\n");
   }
 
-  Options options_;
+  RunOptions options_;
   Signals signals_;
   Printer output_{STDOUT_FILENO};
   Printer errors_{STDERR_FILENO};
@@ -307,6 +307,6 @@ class HeadOfJob {
 
 }  // namespace
 
-int run_head(const Options& options) { return HeadOfJob(options).run(); }
+int run_head(const RunOptions& options) { return HeadOfJob(options).run(); }
 
 }  // namespace peal::run

@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
   ::signal(SIGCHLD, SIG_DFL);
   try {
     peal::occupy_standard_descriptors();  // PEs talk through pipes to these three
-    const peal::run::Options options = peal::run::read_options(argc, argv, environ);
+    const peal::run::RunOptions options = peal::run::read_options(argc, argv, environ);
     return options.be_agent ? run_agent(options.input) : peal::run::run_head(options);
   } catch (const peal::run::EarlyExit& answer) {
     std::fputs(answer.text.c_str(), answer.exit_code == 0 ? stdout : stderr);

@@ -7,7 +7,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <climits>
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -155,7 +154,7 @@ struct Raw {
   bool pipe = false;
 };
 
-void declare(CLI::App& app, Raw& raw, Options& options) {
+void declare(CLI::App& app, Raw& raw, RunOptions& options) {
   app.prefix_command();
   app.add_option("-n,--pes,--np", raw.pes, "PEs in all; without it 1, or what --hosts has room for")
       ->type_name("N");
@@ -187,14 +186,14 @@ void declare(CLI::App& app, Raw& raw, Options& options) {
 
 }  // namespace
 
-int Options::size() const {
+int RunOptions::size() const {
   int sum = 0;
   for (const Host& host : hosts) sum += host.pes;
   return sum;
 }
 
-Options read_options(int argc, char** argv, char** environment) {
-  Options options;
+RunOptions read_options(int argc, char** argv, char** environment) {
+  RunOptions options;
   Raw raw;
   CLI::App app(kAbout, "peal-run");
   declare(app, raw, options);

@@ -18,7 +18,7 @@ struct Host {
   bool operator==(const Host&) const = default;
 };
 
-struct Options {
+struct RunOptions {
   std::vector<Host> hosts;             // in the order of PEs; their sum is the size of the job
   std::vector<std::string> argv;       // the program and its arguments
   std::vector<std::string> shell;      // starts a command on another machine
@@ -44,10 +44,10 @@ struct EarlyExit {
 };
 
 /// Reads the command line and, for what is exported, `environment`. Throws EarlyExit.
-Options read_options(int argc, char** argv, char** environment);
+RunOptions read_options(int argc, char** argv, char** environment);
 
 /// The head of peal-run (head.cc): starts an agent for each host, has them start the PEs together,
 /// prints what these write, hands signals on, and ends all when one fails. Answers the exit code.
-int run_head(const Options& options);
+int run_head(const RunOptions& options);
 
 }  // namespace peal::run

@@ -43,7 +43,7 @@ int exit_code_of(int wait_status) {
   return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }
 
-RemoteAgent::RemoteAgent(const Options& options, const Host& host, int first)
+RemoteAgent::RemoteAgent(const RunOptions& options, const Host& host, int first)
     : RemoteAgent(
           spawn(command_for(options, host, first), first == 0 && !host.remote() && has_input()),
           host, first) {}
@@ -57,7 +57,7 @@ RemoteAgent::RemoteAgent(Child child, const Host& host, int first)
   complaints.fd = std::move(child.errors);
 }
 
-std::vector<std::string> RemoteAgent::command_for(const Options& options, const Host& host,
+std::vector<std::string> RemoteAgent::command_for(const RunOptions& options, const Host& host,
                                                   int first) {
   if (host.remote()) {
     std::vector<std::string> argv = options.shell;

@@ -21,7 +21,7 @@ class RemoteAgent {
   enum class State { kStarting, kGreeted, kReady, kGone };
 
   /// Starts the agent of `host`; its first PE is number `first`.
-  RemoteAgent(const Options& options, const Host& host, int first);
+  RemoteAgent(const RunOptions& options, const Host& host, int first);
   RemoteAgent(RemoteAgent&&) = default;
 
   const Host& host() const { return host_; }
@@ -51,7 +51,8 @@ class RemoteAgent {
   };
   RemoteAgent(Child child, const Host& host, int first);
   static Child spawn(const std::vector<std::string>& argv, bool with_input);
-  static std::vector<std::string> command_for(const Options& options, const Host& host, int first);
+  static std::vector<std::string> command_for(const RunOptions& options, const Host& host,
+                                              int first);
 
   Host host_;
   int first_;

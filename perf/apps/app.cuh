@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -37,9 +36,9 @@ inline constexpr const char* kSide = "nvshmem";
 #endif
 
 /// `--name value` on the command line, each known by its default.
-class Options {
+class AppOptions {
  public:
-  Options(int argc, char** argv) : argc_(argc), argv_(argv), known_(1, true) {
+  AppOptions(int argc, char** argv) : argc_(argc), argv_(argv), known_(1, true) {
     known_.resize(static_cast<size_t>(argc), false);
   }
   /// A number of at least `least`; ends the program with the reason otherwise.

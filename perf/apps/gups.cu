@@ -39,7 +39,7 @@ std::vector<uint64_t> on_host(const Table& table) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  app::Options options(argc, argv);
+  app::AppOptions options(argc, argv);
   const auto words = static_cast<uint64_t>(options.number("words", 1 << 20));
   const auto updates = static_cast<uint32_t>(options.number("updates", 256));
   const auto blocks = static_cast<uint32_t>(options.number("blocks", 132));

@@ -205,7 +205,7 @@ void allocate(Moe& m, const std::vector<uint16_t>& tokens, const std::vector<uin
 }  // namespace
 
 int main(int argc, char** argv) {
-  app::Options options(argc, argv);
+  app::AppOptions options(argc, argv);
   Moe m{};
   m.token_count = static_cast<uint32_t>(options.number("tokens", 128));
   m.hidden = static_cast<uint32_t>(options.number("hidden", 7168, 8));

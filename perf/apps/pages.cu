@@ -76,7 +76,7 @@ uint32_t* on_gpu(const std::vector<uint32_t>& numbers) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  app::Options options(argc, argv);
+  app::AppOptions options(argc, argv);
   const auto bytes = static_cast<uint32_t>(options.number("bytes", 32 << 10, 16));
   const auto count = static_cast<uint32_t>(options.number("pages", 4096));
   const auto blocks = static_cast<uint32_t>(options.number("blocks", 32));

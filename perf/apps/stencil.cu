@@ -119,7 +119,7 @@ uint64_t wrong_points(const Slab& slab, uint32_t steps, uint32_t first, uint32_t
 }  // namespace
 
 int main(int argc, char** argv) {
-  app::Options options(argc, argv);
+  app::AppOptions options(argc, argv);
   const auto n = static_cast<uint32_t>(options.number("n", 256));
   const auto steps = static_cast<uint32_t>(options.number("steps", 50));
   const auto pieces = static_cast<uint32_t>(options.number("pieces", 8));

@@ -62,7 +62,7 @@ __global__ void compare(Matrix m, uint32_t first_row, uint32_t round, unsigned l
 }  // namespace
 
 int main(int argc, char** argv) {
-  app::Options options(argc, argv);
+  app::AppOptions options(argc, argv);
   const auto n = static_cast<uint32_t>(options.number("n", 4096));
   const auto strip = static_cast<uint32_t>(options.number("strip", 8));
   const auto threads = static_cast<uint32_t>(options.number("threads", 256));

@@ -57,26 +57,26 @@ struct CaseKind {
 
 // Calls that return once posted.
 
-struct Put : CaseKind<Op::kPut> {
+struct PutCall : CaseKind<Op::kPut> {
   PEAL_DEVICE static Status post(const auto& t) {
     return t.api.put(t.scope, t.dst(), t.src(), t.bytes, t.plan.peer);
   }
 };
 
-struct Get : CaseKind<Op::kGet> {
+struct GetCall : CaseKind<Op::kGet> {
   PEAL_DEVICE static Status post(const auto& t) {
     return t.api.get(t.scope, t.dst(), t.src(), t.bytes, t.plan.peer);
   }
 };
 
-struct Copy : CaseKind<Op::kCopy> {
+struct CopyCall : CaseKind<Op::kCopy> {
   PEAL_DEVICE static Status post(const auto& t) {
     return t.api.copy(t.scope, t.dst(), t.src(), t.bytes, t.plan.peer);
   }
 };
 
 /// Every signal adds 1 to the agent's word.
-struct PutCounted : CaseKind<Op::kPutSignal> {
+struct PutCountedCall : CaseKind<Op::kPutSignal> {
   PEAL_DEVICE static Status post(const auto& t) {
     return t.api.put_counted(t.scope, t.dst(), t.src(), t.bytes, t.plan.words + t.agent,
                              t.plan.peer);
@@ -84,7 +84,7 @@ struct PutCounted : CaseKind<Op::kPutSignal> {
 };
 
 template <class Word>
-struct P : CaseKind<Op::kP, sizeof(Word)> {
+struct PCall : CaseKind<Op::kP, sizeof(Word)> {
   PEAL_DEVICE static Status post(const auto& t) {
     return t.api.p(t.template dst_word<Word>(), t.template value<Word>(t.plan.seed), t.plan.peer);
   }
@@ -92,7 +92,7 @@ struct P : CaseKind<Op::kP, sizeof(Word)> {
 
 /// The value is kept for the check.
 template <class Word>
-struct G : CaseKind<Op::kG, sizeof(Word)> {
+struct GCall : CaseKind<Op::kG, sizeof(Word)> {
   PEAL_DEVICE static Status post(const auto& t) {
     return t.api.g(t.template dst_word<Word>(), reinterpret_cast<const Word*>(t.src()),
                    t.plan.peer);
@@ -101,7 +101,7 @@ struct G : CaseKind<Op::kG, sizeof(Word)> {
 };
 
 template <class Word, Op kCall = Op::kAdd>
-struct Add : CaseKind<kCall, sizeof(Word)> {
+struct AddCall : CaseKind<kCall, sizeof(Word)> {
   PEAL_DEVICE static Status post(const auto& t) {
     auto* word = reinterpret_cast<Word*>(t.plan.words + (kCall == Op::kAddSame ? 0 : t.agent));
     const uint64_t value = addend(t.plan.seed, t.number * threads_in_grid() + t.agent);
@@ -111,7 +111,7 @@ struct Add : CaseKind<kCall, sizeof(Word)> {
 
 /// As counters are counted: one addend for the whole launch, so that the compiler makes one atomic
 /// of a warp's.
-struct AddAlike : CaseKind<Op::kAddSame, sizeof(uint64_t)> {
+struct AddAlikeCall : CaseKind<Op::kAddSame, sizeof(uint64_t)> {
   PEAL_DEVICE static Status post(const auto& t) {
     const uint64_t value = addend(t.plan.seed, t.plan.first * threads_in_grid());
     return t.api.add(t.plan.words, value, t.plan.peer);
@@ -128,7 +128,7 @@ struct Quieted : Call {
   }
 };
 
-struct GetNow : CaseKind<Op::kGet> {
+struct GetNowCall : CaseKind<Op::kGet> {
   PEAL_DEVICE static Status send(const auto& t) {
     return t.api.get_now(t.scope, t.dst(), t.src(), t.bytes, t.plan.peer);
   }
@@ -136,7 +136,7 @@ struct GetNow : CaseKind<Op::kGet> {
 
 /// Wrong when the old value is not the sum of the additions before.
 template <class Word>
-struct FetchAdd : CaseKind<Op::kFetchAdd, sizeof(Word)> {
+struct FetchAddCall : CaseKind<Op::kFetchAdd, sizeof(Word)> {
   PEAL_DEVICE static Status send(const auto& t) {
     const auto value = static_cast<Word>(addend(t.plan.seed, t.number));
     Word old{};
@@ -152,7 +152,7 @@ struct FetchAdd : CaseKind<Op::kFetchAdd, sizeof(Word)> {
 
 /// The flag only grows. Where the size is known when compiled the call may become a single store.
 template <uint64_t kSize, Op kCall = Op::kPutSignal>
-struct PutSignal : CaseKind<kCall, kSize, CallWay::kBounce> {
+struct PutSignalCall : CaseKind<kCall, kSize, CallWay::kBounce> {
   PEAL_DEVICE static Status send(const auto& t) {
     return t.api.put_signal(t.scope, t.dst(), t.src(), kSize != 0 ? kSize : t.bytes, t.plan.words,
                             t.number + 1, t.plan.peer);
@@ -162,9 +162,9 @@ struct PutSignal : CaseKind<kCall, kSize, CallWay::kBounce> {
   }
 };
 
-struct PutThenSignal : PutSignal<0, Op::kPut> {
+struct PutThenSignalCall : PutSignalCall<0, Op::kPut> {
   PEAL_DEVICE static Status send(const auto& t) {
-    const Status status = Put::post(t);
+    const Status status = PutCall::post(t);
     if (status != Status::kOk) return status;
     return t.api.signal(t.scope, t.plan.words, t.number + 1, t.plan.peer);
   }
@@ -172,8 +172,8 @@ struct PutThenSignal : PutSignal<0, Op::kPut> {
 
 /// The value is its own flag: each side waits until its slot holds exactly what must come.
 template <class Word>
-struct PAsFlag : CaseKind<Op::kP, sizeof(Word), CallWay::kBounce> {
-  PEAL_DEVICE static Status send(const auto& t) { return P<Word>::post(t); }
+struct PAsFlagCall : CaseKind<Op::kP, sizeof(Word), CallWay::kBounce> {
+  PEAL_DEVICE static Status send(const auto& t) { return PCall<Word>::post(t); }
   PEAL_DEVICE static Status take(const auto& t) {
     return t.api.wait_equal(t.template dst_word<Word>(), t.template value<Word>(t.plan.peers_seed));
   }

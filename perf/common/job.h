@@ -99,7 +99,7 @@ class Job {
   /// One launch of the Api's kernel for the case, where the case wants this PE to take part. The
   /// kernel's seconds; 0 elsewhere.
   template <class Api>
-  double launch(Kernel<Api> kernel, const Api& api) {
+  double launch(CaseKernel<Api> kernel, const Api& api) {
     const Grid grid{case_.blocks, case_.threads};
     side_.barrier();
     ready_ = std::chrono::steady_clock::now();

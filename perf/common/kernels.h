@@ -17,7 +17,7 @@ namespace peal::perf {
 
 /// All lanes of the grid as if they were one block: for copies that deal a message out line by
 /// line.
-struct WholeGrid {
+struct GridAgent {
   PEAL_DEVICE static uint64_t rank() { return thread_in_grid(); }
   PEAL_DEVICE static uint64_t size() { return threads_in_grid(); }
 };
@@ -29,7 +29,7 @@ PEAL_DEVICE uint64_t agent_in_grid(Warp) {
   return block_in_grid() * warps + thread_in_block() / kWarpLanes;
 }
 PEAL_DEVICE uint64_t agent_in_grid(Block) { return block_in_grid(); }
-PEAL_DEVICE uint64_t agent_in_grid(WholeGrid) { return 0; }
+PEAL_DEVICE uint64_t agent_in_grid(GridAgent) { return 0; }
 
 /// Where an agent's bytes of slot 0 begin, and how many each of its calls moves.
 struct AgentShare {
@@ -182,7 +182,7 @@ PEAL_KERNEL clock_step(uint64_t* step_ns) {
 // nullptr.
 
 template <class Api>
-using Kernel = void (*)(Api, Plan, BlockTime*);
+using CaseKernel = void (*)(Api, Plan, BlockTime*);
 
 template <class Scope>
 inline constexpr ScopeKind kKind = std::is_same_v<Scope, Thread> ? ScopeKind::kThread
@@ -206,8 +206,8 @@ constexpr bool over_grid() {
 template <class Call, class Scope = Thread, class Warm = Call>
 struct Streams {
   template <class Api>
-  static Kernel<Api> kernel(const Case& c, Mode mode) {
-    using Agent = std::conditional_t<over_grid<Api>(), WholeGrid, Scope>;
+  static CaseKernel<Api> kernel(const Case& c, Mode mode) {
+    using Agent = std::conditional_t<over_grid<Api>(), GridAgent, Scope>;
     if (!fits<Call, Scope>(c, CallWay::kStream)) return nullptr;
     return mode == Mode::kLook ? stream<Api, Warm, Agent> : stream<Api, Call, Agent>;
   }
@@ -216,7 +216,7 @@ struct Streams {
 template <class Call, class Scope = Thread>
 struct Timed {
   template <class Api>
-  static Kernel<Api> kernel(const Case& c, Mode mode) {
+  static CaseKernel<Api> kernel(const Case& c, Mode mode) {
     if (!fits<Call, Scope>(c, Call::kWay)) return nullptr;
     if constexpr (Call::kWay == CallWay::kBounce) {
       if (mode == Mode::kLook) return exchange<Api, Call, Scope, Mode::kLook>;
@@ -228,7 +228,7 @@ struct Timed {
 template <class Call, class Scope = Thread>
 struct Sampled {
   template <class Api>
-  static Kernel<Api> kernel(const Case& c, Mode) {
+  static CaseKernel<Api> kernel(const Case& c, Mode) {
     return fits<Call, Scope>(c, Call::kWay) ? exchange<Api, Call, Scope, Mode::kEach> : nullptr;
   }
 };
@@ -236,7 +236,7 @@ struct Sampled {
 template <class Scope>
 struct Barriers {
   template <class Api>
-  static Kernel<Api> kernel(const Case& c, Mode mode) {
+  static CaseKernel<Api> kernel(const Case& c, Mode mode) {
     if (c.what.op != Op::kBarrier || c.scope != kKind<Scope>) return nullptr;
     return mode == Mode::kLook ? barriers<Api, Scope, Mode::kLook>
                                : barriers<Api, Scope, Mode::kWhole>;
@@ -246,8 +246,8 @@ struct Barriers {
 template <class... Entries>
 struct List {
   template <class Api>
-  static Kernel<Api> kernel(const Case& c, Mode mode) {
-    Kernel<Api> found = nullptr;
+  static CaseKernel<Api> kernel(const Case& c, Mode mode) {
+    CaseKernel<Api> found = nullptr;
     (void)(((found = Entries::template kernel<Api>(c, mode)) != nullptr) || ...);
     return found;
   }

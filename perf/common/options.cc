@@ -59,7 +59,7 @@ uint64_t parse_size(const std::string& text) {
 }
 
 // What one option at a time cannot know.
-void check_together(const Options& o) {
+void check_together(const BenchmarkOptions& o) {
   const std::string_view op = o.what.name;
   const bool word = o.what.op == Op::kP || o.what.op == Op::kG;
   const bool adds = o.of(8, 1).adds();
@@ -100,7 +100,7 @@ CLI::Option* add_number(CLI::App& app, const char* name, auto& value, uint64_t l
   return app.add_option(name, value, text)->check(CLI::Range(least, most));
 }
 
-void add_output_options(CLI::App& app, Options& o, Given& given) {
+void add_output_options(CLI::App& app, BenchmarkOptions& o, Given& given) {
   add_number(app, "--repeats", o.repeats, 1, 1000,
              "How often each size is measured; the median counts, and the spread is told")
       ->capture_default_str();
@@ -112,7 +112,7 @@ void add_output_options(CLI::App& app, Options& o, Given& given) {
       ->group("");
 }
 
-void add_sizes(CLI::App& app, Options& o, Given& given, const char* text) {
+void add_sizes(CLI::App& app, BenchmarkOptions& o, Given& given, const char* text) {
   constexpr uint64_t kMostIterations = 1'000'000'000;
   app.add_option("--sizes", given.sizes, text)->capture_default_str();
   add_number(
@@ -123,7 +123,7 @@ void add_sizes(CLI::App& app, Options& o, Given& given, const char* text) {
 }
 
 // Adds the options of a program that measures collective calls.
-void add_collective_options(CLI::App& app, Options& o, Given& given) {
+void add_collective_options(CLI::App& app, BenchmarkOptions& o, Given& given) {
   add_choice(app, "--scope", given.caller, {"block", "stream", "host"},
              "Who makes each call: a block of a kernel, the host on a stream, or the host at once");
   add_number(app, "--threads", o.threads, 1, 1024, "Threads of the block")->capture_default_str();
@@ -133,7 +133,7 @@ void add_collective_options(CLI::App& app, Options& o, Given& given) {
 }
 
 // Adds the options of the programs whose PEs work in pairs.
-void add_pair_options(CLI::App& app, const Program& program, Options& o, Given& given) {
+void add_pair_options(CLI::App& app, const Program& program, BenchmarkOptions& o, Given& given) {
   const bool one_agent = program.metric == Metric::kLatency;
   const auto number = [&](const char* name, auto& value, uint64_t least, uint64_t most,
                           const char* text) {
@@ -162,7 +162,7 @@ void add_pair_options(CLI::App& app, const Program& program, Options& o, Given& 
   }
 }
 
-void add_options(CLI::App& app, const Program& program, Options& o, Given& given) {
+void add_options(CLI::App& app, const Program& program, BenchmarkOptions& o, Given& given) {
   Names ops;
   for (const Measure& what : program.ops) ops.emplace_back(what.name);
   add_choice(app, "--op", given.op, ops, "Operation to measure");
@@ -175,7 +175,7 @@ void add_options(CLI::App& app, const Program& program, Options& o, Given& given
 }
 
 // Fills in the options that follow from others.
-void derive_options(const Program& program, Options& o, const Given& given) {
+void derive_options(const Program& program, BenchmarkOptions& o, const Given& given) {
   if (program.metric == Metric::kLatency && o.scope == ScopeKind::kThread) o.threads = 1;
   if (program.metric == Metric::kLatency && o.scope == ScopeKind::kWarp) o.threads = 32;
   if (program.metric != Metric::kCollective) return;
@@ -210,7 +210,7 @@ std::vector<uint64_t> parse_sizes(const std::string& text) {
 
 CommandLine parse(const Program& program, int argc, const char* const* argv) {
   CommandLine line{.options = program.defaults, .text = {}, .exit_code = 0};
-  Options& o = line.options;
+  BenchmarkOptions& o = line.options;
   Given given{.sizes = program.sizes};
   CLI::App app(program.what, program.name);
   app.footer(

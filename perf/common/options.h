@@ -19,7 +19,7 @@ enum class Form { kTable, kJson, kCsv };
 enum class Spoil { kNothing, kData, kSignal };
 
 /// One run of a program.
-struct Options {
+struct BenchmarkOptions {
   Measure what{};
   ScopeKind scope = ScopeKind::kThread;
   Pairing pairing = Pairing::kPairs;
@@ -55,7 +55,7 @@ struct Program {
   std::string what;          // one sentence
   std::string sizes;         // default of --sizes
   std::vector<Measure> ops;  // what --op accepts, the default first
-  Options defaults;
+  BenchmarkOptions defaults;
   /// kLatency: no --blocks; --threads for block scope only. kCollective: neither pairs nor queues;
   /// block scope or the host's.
   Metric metric = Metric::kMessageRate;
@@ -64,7 +64,7 @@ struct Program {
 
 /// Options, or a text to print and the exit code to end with: 0 after --help, 2 after a mistake.
 struct CommandLine {
-  Options options;
+  BenchmarkOptions options;
   std::string text;
   int exit_code = 0;
 

@@ -23,7 +23,7 @@ namespace peal::perf {
 /// One size's rounds.
 class Rounds {
  public:
-  Rounds(const Options& o, const Effort& effort, uint64_t bytes)
+  Rounds(const BenchmarkOptions& o, const Effort& effort, uint64_t bytes)
       : options_(o), bytes_(bytes), agents_(o.of(bytes, 1).agents()) {
     const int fewer = o.scope == ScopeKind::kThread || o.what.way != CallWay::kStream ? 0 : 4;
     const uint64_t operations = std::min(effort.operations >> fewer, effort.bytes / bytes);
@@ -55,7 +55,7 @@ class Rounds {
  private:
   uint64_t stride() const { return (bytes_ + 7) / 8 * 8; }
 
-  const Options& options_;
+  const BenchmarkOptions& options_;
   uint64_t bytes_;
   uint64_t agents_;
   uint64_t iterations_;
@@ -88,7 +88,7 @@ inline Setting setting_of(PealSide& side, const std::string& program, int pairs)
 template <class Kernels>
 class ProgramRun {
  public:
-  ProgramRun(const Program& program, const Options& options)
+  ProgramRun(const Program& program, const BenchmarkOptions& options)
       : program_(program),
         options_(options),
         side_({.queues_per_peer = options.queues, .depth = options.depth}),
@@ -137,7 +137,7 @@ class ProgramRun {
 
   Record measure(const Rounds& rounds, Report& report) {
     using Api = PealApi<Reach::kGpu, Kernels>;
-    const Kernel<Api> kernel = Kernels::template kernel<Api>(rounds.all(), Mode::kEach);
+    const CaseKernel<Api> kernel = Kernels::template kernel<Api>(rounds.all(), Mode::kEach);
     if (kernel == nullptr) {
       throw std::runtime_error("--sizes " + std::to_string(rounds.all().bytes) +
                                ": the latency of " + options_.what.name +
@@ -165,7 +165,7 @@ class ProgramRun {
   }
 
   const Program& program_;
-  const Options& options_;
+  const BenchmarkOptions& options_;
   PealSide side_;
   Job<PealSide> job_;
 };
@@ -183,8 +183,8 @@ inline int print_once(const CommandLine& line) {
   return line.exit_code;
 }
 
-/// All of a program's main: a Run is made of Program and Options, and its run() answers the exit
-/// code.
+/// All of a program's main: a Run is made of Program and BenchmarkOptions, and its run() answers
+/// the exit code.
 template <class Run>
 int run_program_as(const Program& program, int argc, char** argv) {
   return run_main([&] {

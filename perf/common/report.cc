@@ -43,7 +43,7 @@ std::string plural(uint64_t n, const char* noun) {
   return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
 }
 
-std::string shape_of(const Setting& s, const Options& o, Metric metric) {
+std::string shape_of(const Setting& s, const BenchmarkOptions& o, Metric metric) {
   std::string text = plural(static_cast<uint64_t>(s.pes), "PE");
   const bool paired = metric != Metric::kCollective;
   if (paired) text += fmt::format(" ({})", plural(static_cast<uint64_t>(s.pairs), "pair"));
@@ -54,7 +54,7 @@ std::string shape_of(const Setting& s, const Options& o, Metric metric) {
   return text + fmt::format(", {} per peer", plural(s.queues, "queue"));
 }
 
-std::string header(const Setting& s, const Options& o, Metric metric) {
+std::string header(const Setting& s, const BenchmarkOptions& o, Metric metric) {
   std::string title = s.program;
   std::ranges::replace(title, '_', ' ');
   const Provenance& run = s.provenance;
@@ -203,7 +203,7 @@ std::string csv_field(const std::string& text) {
   return quoted + "\"";
 }
 
-Report::Report(Setting setting, const Options& options, Metric metric, bool speaks)
+Report::Report(Setting setting, const BenchmarkOptions& options, Metric metric, bool speaks)
     : setting_(std::move(setting)),
       options_(options),
       metric_(metric),

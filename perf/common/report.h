@@ -76,7 +76,7 @@ std::string csv_field(const std::string& text);
 /// Prints nothing unless `speaks` (PE 0).
 class Report {
  public:
-  Report(Setting setting, const Options& options, Metric metric, bool speaks);
+  Report(Setting setting, const BenchmarkOptions& options, Metric metric, bool speaks);
 
   /// A size is done; `repeats` is what summary_of() takes, on PE 0 (elsewhere it is not looked at).
   void row(const Case& c, const std::vector<std::vector<Record>>& repeats);
@@ -92,7 +92,7 @@ class Report {
   void print_row(const Case& c, const Summary& summary);
 
   Setting setting_;
-  Options options_;
+  BenchmarkOptions options_;
   Metric metric_;
   bool speaks_;
   uint64_t verified_ = 0;

@@ -19,13 +19,13 @@
 
 namespace peal::perf {
 
-enum class Collective { kBroadcast, kGather, kAllToAll, kAllReduce };
+enum class TimedCollective { kBroadcast, kGather, kAllToAll, kAllReduce };
 inline constexpr const char* kCollectiveNames[] = {"broadcast", "all_gather", "all_to_all",
                                                    "all_reduce"};
 
 /// What a row is of, and where.
 struct CollectiveRow {
-  Collective call;
+  TimedCollective call;
   size_t count;  // floats
   uint32_t rounds;
   float* dst;
@@ -50,16 +50,16 @@ PEAL_KERNEL PEAL_MAX_THREADS(512)
 /// Element `i` of a source: small, so that sums are exact.
 inline float value_of(int pe, size_t i) { return static_cast<float>((i + 3 * pe) % 7); }
 
-inline float expected(Collective call, size_t count, int pe, int n, size_t i) {
+inline float expected(TimedCollective call, size_t count, int pe, int n, size_t i) {
   const auto block = static_cast<int>(i / count);
   switch (call) {
-    case Collective::kBroadcast:
+    case TimedCollective::kBroadcast:
       return value_of(0, i);
-    case Collective::kGather:
+    case TimedCollective::kGather:
       return value_of(block, i % count);
-    case Collective::kAllToAll:
+    case TimedCollective::kAllToAll:
       return value_of(block, i % count + static_cast<size_t>(pe) * count);
-    case Collective::kAllReduce:
+    case TimedCollective::kAllReduce:
       break;
   }
   float sum = 0;
@@ -79,8 +79,8 @@ int print_rows(Side& side, const char* name) {
   for (size_t i = 0; i < values.size(); ++i) values[i] = value_of(side.pe(), i);
   side.copy_in(src, values.data(), values.size() * sizeof(float));
   int failed = 0;
-  for (const auto call : {Collective::kBroadcast, Collective::kGather, Collective::kAllToAll,
-                          Collective::kAllReduce}) {
+  for (const auto call : {TimedCollective::kBroadcast, TimedCollective::kGather,
+                          TimedCollective::kAllToAll, TimedCollective::kAllReduce}) {
     for (size_t bytes = 8; bytes <= kLargest; bytes *= bytes < kLargest / 4 ? 8 : 4) {
       const size_t count = bytes / sizeof(float);
       const auto rounds = static_cast<uint32_t>(std::clamp<size_t>((8u << 20) / bytes, 2, 200));
@@ -94,7 +94,7 @@ int print_rows(Side& side, const char* name) {
       side.barrier();
       uint64_t told[2];
       side.copy_out(told, words, sizeof(told));
-      const bool blocks = call == Collective::kGather || call == Collective::kAllToAll;
+      const bool blocks = call == TimedCollective::kGather || call == TimedCollective::kAllToAll;
       const size_t taken = blocks ? count * n : count;
       std::vector<float> result(taken);
       side.copy_out(result.data(), dst, taken * sizeof(float));

@@ -17,14 +17,14 @@ struct Api {
   }
   PEAL_DEVICE bool call(const perf::CollectiveRow& row) const {
     switch (row.call) {
-      case perf::Collective::kBroadcast:
+      case perf::TimedCollective::kBroadcast:
         return nvshmemx_float_broadcast_block(NVSHMEM_TEAM_WORLD, row.dst, row.src, row.count, 0) ==
                0;
-      case perf::Collective::kGather:
+      case perf::TimedCollective::kGather:
         return nvshmemx_float_fcollect_block(NVSHMEM_TEAM_WORLD, row.dst, row.src, row.count) == 0;
-      case perf::Collective::kAllToAll:
+      case perf::TimedCollective::kAllToAll:
         return nvshmemx_float_alltoall_block(NVSHMEM_TEAM_WORLD, row.dst, row.src, row.count) == 0;
-      case perf::Collective::kAllReduce:
+      case perf::TimedCollective::kAllReduce:
         return nvshmemx_float_sum_reduce_block(NVSHMEM_TEAM_WORLD, row.dst, row.src, row.count) ==
                0;
     }

@@ -17,13 +17,13 @@ struct Api {
   PEAL_DEVICE bool sync() const { return peal::sync(ctx, block, team) == Status::kOk; }
   PEAL_DEVICE bool call(const perf::CollectiveRow& row) const {
     switch (row.call) {
-      case perf::Collective::kBroadcast:
+      case perf::TimedCollective::kBroadcast:
         return broadcast(ctx, block, team, row.dst, row.src, row.count, 0) == Status::kOk;
-      case perf::Collective::kGather:
+      case perf::TimedCollective::kGather:
         return all_gather(ctx, block, team, row.dst, row.src, row.count) == Status::kOk;
-      case perf::Collective::kAllToAll:
+      case perf::TimedCollective::kAllToAll:
         return all_to_all(ctx, block, team, row.dst, row.src, row.count) == Status::kOk;
-      case perf::Collective::kAllReduce:
+      case perf::TimedCollective::kAllReduce:
         return all_reduce(ctx, block, team, row.dst, row.src, row.count, op::sum) == Status::kOk;
     }
     return false;

@@ -69,14 +69,14 @@ inline Layout layout(const Case& c, const Selection& s) {
 
 // The kernels of the table.
 
-struct Transfers
-    : List<Streams<Put, Block>, Streams<Put, Warp>, Streams<Get, Block>, Streams<Get, Warp>> {};
-struct TimedCalls
-    : List<Timed<Quieted<Put>>, Timed<Quieted<P<uint32_t>>>, Timed<Quieted<P<uint64_t>>>,
-           Timed<Quieted<Add<uint64_t>>>, Timed<FetchAdd<uint64_t>>> {};
-struct Bounces : List<Timed<PutSignal<8>>> {};
-struct OwnWords : List<Streams<Add<uint64_t>>> {};
-struct SameWord : List<Streams<AddAlike, Thread, Add<uint64_t, Op::kAddSame>>> {};
+struct Transfers : List<Streams<PutCall, Block>, Streams<PutCall, Warp>, Streams<GetCall, Block>,
+                        Streams<GetCall, Warp>> {};
+struct TimedCalls : List<Timed<Quieted<PutCall>>, Timed<Quieted<PCall<uint32_t>>>,
+                         Timed<Quieted<PCall<uint64_t>>>, Timed<Quieted<AddCall<uint64_t>>>,
+                         Timed<FetchAddCall<uint64_t>>> {};
+struct Bounces : List<Timed<PutSignalCall<8>>> {};
+struct OwnWords : List<Streams<AddCall<uint64_t>>> {};
+struct SameWord : List<Streams<AddAlikeCall, Thread, AddCall<uint64_t, Op::kAddSame>>> {};
 struct AllBarriers : List<Barriers<Thread>, Barriers<Warp>, Barriers<Block>> {};
 struct OneThread : List<TimedCalls, Bounces> {};
 struct Everything : List<Transfers, OneThread, OwnWords, SameWord, AllBarriers> {};
@@ -123,11 +123,11 @@ class Comparison {
   template <class Api>
   void measure(const Case& c, const char* variant, const Api& api) {
     using Kernels = typename Api::Kernels;
-    const Kernel<Api> look = Kernels::template kernel<Api>(c, Mode::kLook);
+    const CaseKernel<Api> look = Kernels::template kernel<Api>(c, Mode::kLook);
     if (look == nullptr) return;
     job_.prepare(c, layout(c, selection_), launches());
     job_.launch(look, api);  // warms up
-    const Kernel<Api> kernel = Kernels::template kernel<Api>(c, Mode::kWhole);
+    const CaseKernel<Api> kernel = Kernels::template kernel<Api>(c, Mode::kWhole);
     std::vector<double> usec;
     for (uint32_t r = 0; r < selection_.repeats; ++r) {
       const double seconds = job_.launch(kernel, api);

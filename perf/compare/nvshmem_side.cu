@@ -84,7 +84,7 @@ struct ByScope {
 };
 #undef PEAL_NVSHMEM_BY_SCOPE
 
-struct TypedCalls : List<Transfers, Timed<Quieted<Put>>, Bounces> {};
+struct TypedCalls : List<Transfers, Timed<Quieted<PutCall>>, Bounces> {};
 
 /// kUntyped: bytes. kTyped: elements of 8 bytes where the message is made of them, else of 4.
 template <Form kForm>

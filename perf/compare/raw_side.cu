@@ -41,7 +41,7 @@ PEAL_DEVICE void copy_lines(Scope scope, std::byte* dst, const std::byte* src, u
 /// Copies to and from the partner, whose copy of anything symmetric lies `distance` further.
 template <uint32_t kInFlight, bool kDealtOverGrid>
 struct RawCopy {
-  using Kernels = List<Streams<Put, Block>, Streams<Get, Block>>;
+  using Kernels = List<Streams<PutCall, Block>, Streams<GetCall, Block>>;
   static constexpr bool kOverGrid = kDealtOverGrid;
 
   ptrdiff_t distance;
@@ -156,7 +156,7 @@ struct RawCalls {
 
 /// One store goes, one comes: the word is message and signal at once.
 struct StoreCalls : RawCalls {
-  using Kernels = List<Timed<PutSignal<8, Op::kWord>>>;
+  using Kernels = List<Timed<PutSignalCall<8, Op::kWord>>>;
 
   PEAL_DEVICE Status put_signal(Thread, std::byte*, const std::byte*, uint64_t, uint64_t* flag,
                                 uint64_t value, int pe) const {

@@ -23,13 +23,13 @@ namespace peal::arenas {
 
 constexpr uint64_t kAlignment = 512;  // of torch's CUDA allocator
 
-using Range = std::pair<uint64_t, uint64_t>;  // (offset, bytes)
+using ArenaRange = std::pair<uint64_t, uint64_t>;  // (offset, bytes)
 
 // What one asks of a GPU by CUDA's driver: torch's own calls may run Python where it is being
 // traced.
-class Gpu {
+class ArenaGpu {
  public:
-  explicit Gpu(void* context) : context_(context), driver_(dlopen("libcuda.so.1", RTLD_NOW)) {}
+  explicit ArenaGpu(void* context) : context_(context), driver_(dlopen("libcuda.so.1", RTLD_NOW)) {}
 
   // Returns when all streams have done what they were given; false where they have failed.
   bool settle() const {
@@ -95,12 +95,12 @@ class Arena {
   }
 
   // What has been dropped so far; streams may have been given work on it.
-  std::vector<Range> dropped() {
+  std::vector<ArenaRange> dropped() {
     const std::lock_guard lock(mutex_);
     return std::exchange(dropped_, {});
   }
 
-  void give_back(const std::vector<Range>& ranges) {
+  void give_back(const std::vector<ArenaRange>& ranges) {
     const std::lock_guard lock(mutex_);
     for (auto [begin, size] : ranges) {
       const auto after = free_.find(begin + size);
@@ -123,17 +123,17 @@ class Arena {
  private:
   std::mutex mutex_;
   std::map<uint64_t, uint64_t> free_;  // bytes by offset
-  std::vector<Range> dropped_;
+  std::vector<ArenaRange> dropped_;
 };
 
 // Memory of an arena, dropped when nothing refers to it.
-class Block {
+class ArenaBlock {
  public:
-  Block(std::shared_ptr<Arena> arena, uint64_t offset, uint64_t bytes, uint64_t room)
+  ArenaBlock(std::shared_ptr<Arena> arena, uint64_t offset, uint64_t bytes, uint64_t room)
       : arena(std::move(arena)), offset(offset), bytes(bytes), room(room) {}
-  ~Block() { arena->drop(offset, room); }
-  Block(const Block&) = delete;
-  Block& operator=(const Block&) = delete;
+  ~ArenaBlock() { arena->drop(offset, room); }
+  ArenaBlock(const ArenaBlock&) = delete;
+  ArenaBlock& operator=(const ArenaBlock&) = delete;
 
   uint64_t address() const { return arena->base + offset; }
 
@@ -149,7 +149,7 @@ class Arenas {
   Arenas(int device, void* context) : device(device), gpu(context) {}
 
   const int device;  // -1: a CPU
-  const Gpu gpu;
+  const ArenaGpu gpu;
 
   std::shared_ptr<Arena> add(uint64_t base, uint64_t bytes) {
     const std::lock_guard lock(mutex_);
@@ -162,14 +162,14 @@ class Arenas {
   }
 
   // A block of any arena; null where none has room. `stream`: the caller's current one.
-  std::shared_ptr<Block> take(uint64_t bytes, void* stream) {
+  std::shared_ptr<ArenaBlock> take(uint64_t bytes, void* stream) {
     const uint64_t room =
         bytes == 0 ? kAlignment : (bytes + kAlignment - 1) / kAlignment * kAlignment;
     for (const auto& arena : all()) {
       reclaim(*arena, stream);
       uint64_t offset = 0;
       if (room >= bytes && arena->take(room, &offset))
-        return std::make_shared<Block>(arena, offset, bytes, room);
+        return std::make_shared<ArenaBlock>(arena, offset, bytes, room);
     }
     return nullptr;
   }
@@ -177,7 +177,7 @@ class Arenas {
  private:
   void reclaim(Arena& arena, void* stream) const {
     if (device >= 0 && gpu.is_capturing(stream)) return;
-    const std::vector<Range> ranges = arena.dropped();
+    const std::vector<ArenaRange> ranges = arena.dropped();
     if (ranges.empty()) return;
     if (device < 0 || gpu.settle())
       arena.give_back(ranges);  // else kernels have failed: nobody uses it again

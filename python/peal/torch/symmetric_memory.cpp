@@ -30,8 +30,8 @@
 namespace py = pybind11;
 namespace symm = c10d::symmetric_memory;
 using peal::arenas::Arena;
+using peal::arenas::ArenaBlock;
 using peal::arenas::Arenas;
-using peal::arenas::Block;
 
 namespace {
 
@@ -86,7 +86,8 @@ at::Tensor on_device(const std::vector<void*>& pointers, c10::Device device) {
 // first use may be in a graph's capture.
 class Memory : public symm::SymmetricMemory {
  public:
-  Memory(const py::object& handle, std::shared_ptr<Block> block, std::shared_ptr<Block> pad)
+  Memory(const py::object& handle, std::shared_ptr<ArenaBlock> block,
+         std::shared_ptr<ArenaBlock> pad)
       : handle_(shared(handle)),
         block_(std::move(block)),
         pad_(std::move(pad)),
@@ -145,7 +146,7 @@ class Memory : public symm::SymmetricMemory {
   }
 
   std::shared_ptr<py::object> handle_;
-  std::shared_ptr<Block> block_, pad_;
+  std::shared_ptr<ArenaBlock> block_, pad_;
   std::vector<void*> buffers_, pads_;
   size_t bytes_;
   int rank_;
@@ -223,10 +224,10 @@ class Allocator : public symm::SymmetricMemoryAllocator {
   }
 
   // Memory for what is no tensor.
-  std::shared_ptr<Block> take(uint64_t bytes) { return take(*job("SymmetricMemory"), bytes); }
+  std::shared_ptr<ArenaBlock> take(uint64_t bytes) { return take(*job("SymmetricMemory"), bytes); }
 
   // The block of this job around an address; null where there is none.
-  std::shared_ptr<Block> around(uint64_t address) {
+  std::shared_ptr<ArenaBlock> around(uint64_t address) {
     const auto job = this->job("SymmetricMemory.rendezvous");
     const auto arenas = job->all();
     const std::lock_guard lock(mutex_);
@@ -253,8 +254,8 @@ class Allocator : public symm::SymmetricMemoryAllocator {
       if (found != met_.end()) return found->second;
     }
     const py::tuple met = (*meet_)(key.first, group);
-    auto memory = c10::make_intrusive<Memory>(met[0], met[1].cast<std::shared_ptr<Block>>(),
-                                              met[2].cast<std::shared_ptr<Block>>());
+    auto memory = c10::make_intrusive<Memory>(met[0], met[1].cast<std::shared_ptr<ArenaBlock>>(),
+                                              met[2].cast<std::shared_ptr<ArenaBlock>>());
     const std::lock_guard lock(mutex_);
     met_[key] = memory;
     return memory;
@@ -285,7 +286,7 @@ class Allocator : public symm::SymmetricMemoryAllocator {
     return job_;
   }
 
-  std::shared_ptr<Block> take(Arenas& job, uint64_t bytes) {
+  std::shared_ptr<ArenaBlock> take(Arenas& job, uint64_t bytes) {
     const std::lock_guard lock(growing_);
     if (job.all().empty()) grow(job);
     if (auto block = job.take(bytes, current_stream(job))) return block;
@@ -340,8 +341,8 @@ class Allocator : public symm::SymmetricMemoryAllocator {
   std::atomic<pid_t> process_ = 0;  // the PE's
   std::mutex growing_;  // held by who takes memory, and may wait for other PEs; before `mutex_`
   std::mutex mutex_;
-  std::shared_ptr<Arenas> job_;                        // null: none
-  std::map<uint64_t, std::shared_ptr<Block>> blocks_;  // by address, until torch frees them
+  std::shared_ptr<Arenas> job_;                             // null: none
+  std::map<uint64_t, std::shared_ptr<ArenaBlock>> blocks_;  // by address, until torch frees them
   std::map<uint64_t, size_t>
       outlived_;  // by address, tensors of jobs that have ended whose place has a new one
   std::map<std::pair<uint64_t, std::string>, c10::intrusive_ptr<Memory>>
@@ -390,11 +391,11 @@ PYBIND11_MODULE(peal_symmetric_memory, module) {
       .def_readonly("number", &Arena::number)
       .def_readonly("base", &Arena::base)
       .def_readonly("nbytes", &Arena::bytes);
-  py::class_<Block, std::shared_ptr<Block>>(module, "Block")
-      .def_readonly("arena", &Block::arena)
-      .def_readonly("offset", &Block::offset)
-      .def_readonly("nbytes", &Block::bytes)
-      .def_property_readonly("address", &Block::address);
+  py::class_<ArenaBlock, std::shared_ptr<ArenaBlock>>(module, "ArenaBlock")
+      .def_readonly("arena", &ArenaBlock::arena)
+      .def_readonly("offset", &ArenaBlock::offset)
+      .def_readonly("nbytes", &ArenaBlock::bytes)
+      .def_property_readonly("address", &ArenaBlock::address);
   module.def("register", [](const py::object& meet, uint64_t allocate, uint64_t error) {
     auto made = c10::make_intrusive<Allocator>(
         meet,

@@ -42,7 +42,7 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-TEST(Options, TakesTheProgramsDefaults) {
+TEST(BenchmarkOptions, TakesTheProgramsDefaults) {
   const CommandLine line = parsed({});
   ASSERT_FALSE(line.ends()) << line.text;
   EXPECT_EQ(line.options.what.op, Op::kPut);
@@ -54,7 +54,7 @@ TEST(Options, TakesTheProgramsDefaults) {
   EXPECT_EQ(line.options.form, Form::kTable);
 }
 
-TEST(Options, TakesWhatIsGiven) {
+TEST(BenchmarkOptions, TakesWhatIsGiven) {
   const CommandLine line = parsed({"--op", "get", "--scope=warp", "--qps", "2", "--depth", "256",
                                    "--sizes", "1K,3", "--iters", "7", "--warmup", "0", "--pattern",
                                    "halves", "--json", "--repeats", "5", "--bidirectional"});
@@ -72,8 +72,8 @@ TEST(Options, TakesWhatIsGiven) {
   EXPECT_TRUE(line.options.both_ways);
 }
 
-TEST(Options, CountsAgentsByScope) {
-  Options o{.blocks = 3, .threads = 48};
+TEST(BenchmarkOptions, CountsAgentsByScope) {
+  BenchmarkOptions o{.blocks = 3, .threads = 48};
   EXPECT_EQ(o.of(8, 1).agents(), 144u);
   o.scope = ScopeKind::kWarp;
   EXPECT_EQ(o.of(8, 1).agents(), 6u);
@@ -81,7 +81,7 @@ TEST(Options, CountsAgentsByScope) {
   EXPECT_EQ(o.of(8, 1).agents(), 3u);
 }
 
-TEST(Options, GiveALatencyOneAgent) {
+TEST(BenchmarkOptions, GiveALatencyOneAgent) {
   Program latency = program();
   latency.metric = Metric::kLatency;
   const auto threads = [&](const char* scope) {
@@ -97,7 +97,7 @@ TEST(Options, GiveALatencyOneAgent) {
   EXPECT_TRUE(contains(parse(latency, 2, both_ways).text, "--bidirectional"));
 }
 
-TEST(Options, GiveACollectiveCallItsCallers) {
+TEST(BenchmarkOptions, GiveACollectiveCallItsCallers) {
   Program collectives = program();
   collectives.metric = Metric::kCollective;
   collectives.ops = {{"all_reduce", Op::kAllReduce, CallWay::kTogether},
@@ -108,7 +108,7 @@ TEST(Options, GiveACollectiveCallItsCallers) {
   };
   EXPECT_EQ(parsed_by({}).options.scope, ScopeKind::kBlock);
   EXPECT_EQ(parsed_by({}).options.threads, 48u);
-  const Options stream = parsed_by({"--scope", "stream"}).options;
+  const BenchmarkOptions stream = parsed_by({"--scope", "stream"}).options;
   EXPECT_EQ(stream.scope, ScopeKind::kStream);
   EXPECT_EQ(stream.threads, 0u) << "no kernel of the program's";
   EXPECT_EQ(parsed_by({"--op", "barrier", "--sizes", "8,16"}).options.sizes, Sizes{0});
@@ -117,7 +117,7 @@ TEST(Options, GiveACollectiveCallItsCallers) {
   EXPECT_TRUE(contains(parsed_by({"--window", "4"}).text, "--window"));
 }
 
-TEST(Options, HelpNamesEveryOptionAndDefaultAndEndsWell) {
+TEST(BenchmarkOptions, HelpNamesEveryOptionAndDefaultAndEndsWell) {
   const CommandLine line = parsed({"--help"});
   EXPECT_EQ(line.exit_code, 0);
   for (const char* text : {"--op NAME=put", "--scope NAME=thread", "--blocks", "--qps", "--depth",
@@ -128,7 +128,7 @@ TEST(Options, HelpNamesEveryOptionAndDefaultAndEndsWell) {
   EXPECT_FALSE(contains(line.text, "--spoil"));
 }
 
-TEST(Options, RefuseAnUnknownNameWithTheKnownOnes) {
+TEST(BenchmarkOptions, RefuseAnUnknownNameWithTheKnownOnes) {
   EXPECT_EQ(answer({"--op", "send"}),
             "bench: --op: 'send' is unknown; one of put, get, p, atomic_add, put_signal; see bench "
             "--help\n");
@@ -136,7 +136,7 @@ TEST(Options, RefuseAnUnknownNameWithTheKnownOnes) {
   EXPECT_TRUE(contains(answer({"--frequency", "3"}), "--frequency"));
 }
 
-TEST(Options, RefuseNumbersOutOfRange) {
+TEST(BenchmarkOptions, RefuseNumbersOutOfRange) {
   for (const char* option :
        {"--blocks", "--threads", "--qps", "--depth", "--iters", "--window", "--repeats"}) {
     EXPECT_TRUE(contains(answer({option, "0"}), option)) << option;
@@ -147,7 +147,7 @@ TEST(Options, RefuseNumbersOutOfRange) {
 }
 
 // As settings do: on or off in any of the ways that people write it.
-TEST(Options, TakeSwitchesInWords) {
+TEST(BenchmarkOptions, TakeSwitchesInWords) {
   const auto form = [](std::vector<const char*> arguments) {
     const CommandLine line = parsed(std::move(arguments));
     EXPECT_FALSE(line.ends()) << line.text;
@@ -165,7 +165,7 @@ TEST(Options, TakeSwitchesInWords) {
   EXPECT_TRUE(contains(answer({"--bidirectional=many"}), "--bidirectional"));
 }
 
-TEST(Options, RefuseWhatDoesNotGoTogether) {
+TEST(BenchmarkOptions, RefuseWhatDoesNotGoTogether) {
   EXPECT_TRUE(contains(answer({"--json", "--csv"}), "leave out --json"));
   EXPECT_TRUE(contains(answer({"--op", "p", "--scope", "warp"}), "use --scope thread"));
   EXPECT_TRUE(contains(answer({"--op", "p", "--sizes", "3"}), "use 1, 2, 4 or 8"));

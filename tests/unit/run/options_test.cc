@@ -20,14 +20,14 @@ std::vector<char*> pointers_to(Texts& texts) {
   return pointers;
 }
 
-Options read(Texts arguments, Texts environment = {}) {
+RunOptions read(Texts arguments, Texts environment = {}) {
   arguments.insert(arguments.begin(), "peal-run");
   return read_options(static_cast<int>(arguments.size()), pointers_to(arguments).data(),
                       pointers_to(environment).data());
 }
 
-TEST(Options, StartOnePeHereByDefault) {
-  const Options options = read({"./program"});
+TEST(RunOptions, StartOnePeHereByDefault) {
+  const RunOptions options = read({"./program"});
   EXPECT_EQ(options.size(), 1);
   EXPECT_FALSE(options.hosts.at(0).remote());
   EXPECT_EQ(options.argv, Texts{"./program"});
@@ -40,16 +40,16 @@ TEST(Options, StartOnePeHereByDefault) {
 }
 
 // What stands behind the program is the program's, whatever it looks like.
-TEST(Options, LeaveTheProgramsArgumentsAlone) {
-  const Options options = read({"-n", "2", "./program", "-n", "3", "--hosts", "", "--", "-x"});
+TEST(RunOptions, LeaveTheProgramsArgumentsAlone) {
+  const RunOptions options = read({"-n", "2", "./program", "-n", "3", "--hosts", "", "--", "-x"});
   EXPECT_EQ(options.size(), 2);
   EXPECT_EQ(options.argv, (Texts{"./program", "-n", "3", "--hosts", "", "--", "-x"}));
   EXPECT_EQ(read({"-n", "2", "--", "./program", "-n"}).argv, (Texts{"./program", "-n"}));
 }
 
-TEST(Options, TakeTheNumberOfPesAsMpirunDoes) {
+TEST(RunOptions, TakeTheNumberOfPesAsMpirunDoes) {
   for (const char* name : {"-n", "-np", "--np", "--pes"}) {
-    const Options options = read({"--grace", "7", name, "3", "./program", "-np", "4"});
+    const RunOptions options = read({"--grace", "7", name, "3", "./program", "-np", "4"});
     EXPECT_EQ(options.size(), 3) << name;
     EXPECT_EQ(options.argv, (Texts{"./program", "-np", "4"}));
     EXPECT_EQ(options.grace, std::chrono::seconds(7));
@@ -63,7 +63,7 @@ struct Dealt {
   std::vector<Host> wanted;
 };
 
-TEST(Options, DealPesToHostsInOrder) {
+TEST(RunOptions, DealPesToHostsInOrder) {
   for (const Dealt& row :
        {Dealt{"a:2,b:3", "", {{"a", 2}, {"b", 3}}}, Dealt{"a:2,b:3", "4", {{"a", 2}, {"b", 2}}},
         Dealt{"a:2,b:3", "2", {{"a", 2}}},
@@ -75,8 +75,8 @@ TEST(Options, DealPesToHostsInOrder) {
   }
 }
 
-TEST(Options, ExportPealsSettingsAndWhatIsNamed) {
-  const Options options =
+TEST(RunOptions, ExportPealsSettingsAndWhatIsNamed) {
+  const RunOptions options =
       read({"-x", "COLOR", "-x", "SHAPE=a=b", "-x", "PEAL_LOG=info", "./program"},
            {"PEAL_LOG=debug", "PEAL_INFO=1", "PEAL_TCP_ID=old", "COLOR=red", "HOME=/root"});
   EXPECT_EQ(options.exports, (Texts{"COLOR=red", "PEAL_INFO=1", "PEAL_LOG=info", "SHAPE=a=b"}));
@@ -87,7 +87,7 @@ struct Mistake {
   const char* words;
 };
 
-TEST(Options, AnswerMistakesInWords) {
+TEST(RunOptions, AnswerMistakesInWords) {
   const std::vector<Mistake> mistakes = {
       {{}, "no program"},
       {{"-n", "2"}, "no program"},
