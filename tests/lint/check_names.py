@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One word, one thing: a type's name is defined by one header of the project, or names.txt says why by several.
+"""One word, one thing: a name of a type, an alias or a concept is defined by one header of the project, or names.txt
+says why by several.
 
 check_names.py ROOT
 """
@@ -10,22 +11,24 @@ import re
 import sys
 
 FOLDERS = (
-    "base", "bootstrap", "compat", "device", "doctor", "host", "kernels", "peal", "perf", "run", "simt", "softnic",
+    "base", "bootstrap", "compat", "device", "doctor", "host", "kernels", "peal", "perf", "python", "run", "simt",
+    "softnic",
 )
 TYPE = re.compile(
     r"(?:struct|class|enum class|enum|union) (?:\[\[\w+\]\] )?(?:alignas\([^)]*\) )?(\w+)(?: final)?"
-    r"(?:\s*:(?!:)\s*[^;{]*)?(?:\s*\{|$)")
+    r"(?:\s*:(?!:)\s*[^;{]*)?(?:\s*\{|$)|(?:using|concept) (\w+) =")
 PLANTED = {
     "struct Place {": "Place", "class Batch final : public Other {": "Batch", "enum class Use : uint8_t {": "Use",
     "class [[nodiscard]] Fetched {": "Fetched", "enum Plain {": "Plain", "class Fd": "Fd",
+    "using Alias = int;": "Alias", "concept Fits = true;": "Fits", "using std::min;": None, "  using Inner = int;": None,
     "struct Later;": None, "  struct Inner {": None, "class Outer::Inner {": None,
 }
 
 
 def defined(line):
-    """The type that a line of a header defines in a namespace, or None."""
+    """The name that a line of a header gives a type, an alias or a concept of a namespace, or None."""
     found = TYPE.match(line)
-    return found.group(1) if found else None
+    return (found.group(1) or found.group(2)) if found else None
 
 
 def headers_by_type(root):
@@ -58,7 +61,7 @@ def main():
     wrong += [f"names.txt: {name} is defined once: take it out" for name in sorted(reasons.keys() - several.keys())]
     for line in wrong:
         print(line)
-    print(f"names: {len(types)} types, {len(several)} by several headers, {f'{len(wrong)} wrong' if wrong else 'ok'}")
+    print(f"names: {len(types)} names, {len(several)} by several headers, {f'{len(wrong)} wrong' if wrong else 'ok'}")
     return 1 if wrong else 0
 
 
