@@ -223,7 +223,7 @@ peal_stream_t peal_stream_create() {
       fail(ErrorCode::kUnsupported,
            "peal_stream_create: kernels run on a GPU here: use cudaStreamCreate");
     }
-    return static_cast<peal_stream_t>(new peal::simt::Stream);
+    return static_cast<peal_stream_t>(new peal::simt::WorkStream);
   });
 }
 int peal_stream_synchronize(peal_stream_t stream) {
@@ -233,13 +233,13 @@ int peal_stream_synchronize(peal_stream_t stream) {
            "peal_stream_synchronize: the stream is NULL: it takes what peal_stream_create() "
            "answered");
     }
-    static_cast<peal::simt::Stream*>(stream)->synchronize();
+    static_cast<peal::simt::WorkStream*>(stream)->synchronize();
     return 0;
   });
 }
 int peal_stream_destroy(peal_stream_t stream) {
   return guarded(-1, [&] {
-    delete static_cast<peal::simt::Stream*>(stream);
+    delete static_cast<peal::simt::WorkStream*>(stream);
     return 0;
   });
 }

@@ -161,7 +161,8 @@ int launch(const KernelStart& asked, const char* call) {
                           start.kernel};
     auto body = simt::bind_kernel(start.kernel, start.arguments);
     meet_in(pe, start);
-    auto& stream = *static_cast<simt::Stream*>(stream_of(static_cast<cudaStream_t>(start.stream)));
+    auto& stream =
+        *static_cast<simt::WorkStream*>(stream_of(static_cast<cudaStream_t>(start.stream)));
     const cudaError_t error = simt::cuda::start_cooperative(stream, grid, nullptr, std::move(body));
     if (error != cudaSuccess) {
       fail(ErrorCode::kInvalidArgument, "{} blocks of {} threads: {}", grid.blocks.count(),

@@ -52,7 +52,7 @@ using Dim = simt::Dim3;
 class Launch {
  public:
   explicit Launch(simt::GridRun grid) : grid_(std::move(grid)) {}
-  explicit Launch(simt::Stream& stream) : stream_(&stream) {}
+  explicit Launch(simt::WorkStream& stream) : stream_(&stream) {}
   /// Returns when the kernel has ended; throws if it failed.
   void wait() {
     if (grid_) return grid_->wait();
@@ -61,7 +61,7 @@ class Launch {
 
  private:
   std::optional<simt::GridRun> grid_;
-  simt::Stream* stream_ = nullptr;
+  simt::WorkStream* stream_ = nullptr;
 };
 
 #endif
@@ -95,7 +95,7 @@ Launch launch(const Grid& grid, void (*kernel)(Parameters...), Arguments&&... ar
                           reinterpret_cast<const void*>(kernel)};
   auto body = [kernel, ... copies = std::decay_t<Arguments>(arguments)] { kernel(copies...); };
   if (grid.stream == nullptr) return Launch(simt::launch(on_cpu, std::move(body)));
-  auto& stream = *static_cast<simt::Stream*>(grid.stream);
+  auto& stream = *static_cast<simt::WorkStream*>(grid.stream);
   stream.add([on_cpu, body = std::move(body)] { simt::launch_and_wait(on_cpu, body); });
   return Launch(stream);
 #endif

@@ -105,12 +105,12 @@ inline void Graph::launch(const Stream& stream) const {
 /// Work that was captured.
 class Graph {
  public:
-  explicit Graph(simt::Graph work) : work_(std::move(work)) {}
+  explicit Graph(simt::WorkGraph work) : work_(std::move(work)) {}
   /// Gives the work to the stream, as often as it is called; does not wait for it.
   void launch(const Stream& stream) const;
 
  private:
-  simt::Graph work_;
+  simt::WorkGraph work_;
 };
 
 /// A stream. Not copied, not moved. Its end waits for its work.
@@ -123,12 +123,12 @@ class Stream {
   Graph end_capture() const { return Graph(stream_.end_capture()); }
 
  private:
-  mutable simt::Stream stream_;  // const says what it does on a GPU: which stream it is
+  mutable simt::WorkStream stream_;  // const says what it does on a GPU: which stream it is
 };
 
 inline void Graph::launch(const Stream& stream) const {
   void* const handle = stream;
-  work_.launch(*static_cast<simt::Stream*>(handle));
+  work_.launch(*static_cast<simt::WorkStream*>(handle));
 }
 
 #endif

@@ -56,8 +56,8 @@ struct GridShape {
   uint32_t threads;
 };
 
-/// A stream is what the program calls one: a cudaStream_t, or a simt::Stream*. Calls throw kSystem
-/// when the GPU fails, kInvalidArgument for what is no stream. Thread-safe.
+/// A stream is what the program calls one: a cudaStream_t, or a simt::WorkStream*. Calls throw
+/// kSystem when the GPU fails, kInvalidArgument for what is no stream. Thread-safe.
 class Executor {
  public:
   virtual ~Executor() = default;

@@ -19,12 +19,12 @@ constexpr uint32_t kThreadsOnCpu = 32;
 constexpr uint32_t kMostBlocks = 2;
 constexpr uint64_t kTurns = 8;  // of a block's threads
 
-simt::Stream& stream_at(void* stream) {
+simt::WorkStream& stream_at(void* stream) {
   if (stream == nullptr) {
     fail(ErrorCode::kInvalidArgument,
          "a call on stream null: on a CPU name a peal::Stream (there is no default stream)");
   }
-  return *static_cast<simt::Stream*>(stream);
+  return *static_cast<simt::WorkStream*>(stream);
 }
 
 class CpuMark : public StreamMark {
@@ -95,7 +95,7 @@ class CpuExecutor : public Executor {
 
   void finish() override {
     if (simt::in_kernel() || simt::on_stream_thread()) return;
-    for (const simt::Mark& mark : simt::Stream::marks_of_all()) mark.wait();
+    for (const simt::Mark& mark : simt::WorkStream::marks_of_all()) mark.wait();
   }
 
   void* own_stream() override {
@@ -106,7 +106,7 @@ class CpuExecutor : public Executor {
 
  private:
   std::mutex mutex_;
-  std::optional<simt::Stream> own_;
+  std::optional<simt::WorkStream> own_;
 };
 
 }  // namespace

@@ -80,7 +80,7 @@ bool pageable(const void* pointer) { return !allocations().find(pointer); }
 // The program may use pageable memory again once the call has returned: CUDA copies it before, or
 // waits.
 cudaError_t copy_later(void* dst, const void* src, const Rows& rows, cudaMemcpyKind kind,
-                       Stream& stream) {
+                       WorkStream& stream) {
   const bool now = !stream.capturing();
   if (now && kind == cudaMemcpyHostToDevice && pageable(src)) {
     std::shared_ptr<char[]> staged(new char[rows.width * rows.height]);
@@ -108,7 +108,7 @@ cudaError_t copy(void* dst, const void* src, const Rows& rows, cudaMemcpyKind ki
 
 cudaError_t copy_on(cudaStream_t stream, void* dst, const void* src, const Rows& rows,
                     cudaMemcpyKind kind) {
-  return call_on(stream, [&](Stream& on) {
+  return call_on(stream, [&](WorkStream& on) {
     if (rows.empty()) return cudaSuccess;
     if (const cudaError_t error = check(dst, src, rows, kind); error != cudaSuccess) return error;
     return copy_later(dst, src, rows, kind, on);
@@ -116,7 +116,7 @@ cudaError_t copy_on(cudaStream_t stream, void* dst, const void* src, const Rows&
 }
 
 cudaError_t fill_on(cudaStream_t stream, void* dst, const Rows& rows, int value) {
-  return call_on(stream, [&](Stream& on) {
+  return call_on(stream, [&](WorkStream& on) {
     if (rows.empty()) return cudaSuccess;
     if (!rows.fit()) return cudaErrorInvalidPitchValue;
     if (!usable(dst, rows.span(rows.dst_pitch), false)) return cudaErrorInvalidValue;

@@ -23,7 +23,7 @@ cudaError_t cub_work(void* storage, size_t& bytes, cudaStream_t stream, Work wor
     bytes = 1;
     return cudaSuccess;
   }
-  return call_on(stream, [&](Stream& on) {
+  return call_on(stream, [&](WorkStream& on) {
     on.add(work);
     return cudaSuccess;
   });

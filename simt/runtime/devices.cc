@@ -128,14 +128,14 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
 cudaError_t cudaDeviceSynchronize() {
   return call([&] {
     if (!may_wait()) return cudaErrorNotPermitted;
-    for (const Mark& mark : Stream::marks_of_device(device_in_use())) mark.wait();
+    for (const Mark& mark : WorkStream::marks_of_device(device_in_use())) mark.wait();
     return wait_for(default_stream());  // tells of failures of what CUDA's calls did not start
   });
 }
 
 cudaError_t cudaDeviceReset() {
   if (!may_wait()) return remember(cudaErrorNotPermitted);
-  for (const Mark& mark : Stream::marks_of_device(device_in_use())) mark.wait();
+  for (const Mark& mark : WorkStream::marks_of_device(device_in_use())) mark.wait();
   try {
     default_stream().synchronize();
   } catch (...) {

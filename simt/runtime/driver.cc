@@ -56,7 +56,7 @@ CUresult use_current() {
 
 template <class Value>
 CUresult fill(CUdeviceptr dst, Value value, size_t count, CUstream stream) {
-  const cudaError_t error = call_on(stream, [&](Stream& on) {
+  const cudaError_t error = call_on(stream, [&](WorkStream& on) {
     const auto piece = allocations().find(pointer_of(dst));
     const bool aligned = dst % alignof(Value) == 0;
     if (dst == 0 || !aligned) return cudaErrorInvalidValue;

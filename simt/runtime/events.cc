@@ -28,7 +28,7 @@ class Event {
   explicit Event(bool timed) : timed_(timed) {}
   bool timed() const { return timed_; }
 
-  void record(Stream& stream) {
+  void record(WorkStream& stream) {
     Record next;
     next.capture = stream.capture();
     if (!next.capture) {
@@ -66,7 +66,7 @@ cudaError_t call_at(cudaEvent_t handle, Work work) {
 }
 
 // The stream takes part in the event's capture from now on.
-cudaError_t join(Stream& stream, const std::shared_ptr<Capture>& capture) {
+cudaError_t join(WorkStream& stream, const std::shared_ptr<Capture>& capture) {
   const auto own = stream.capture();
   if (own == capture) return cudaSuccess;
   if (own) return cudaErrorStreamCaptureMerge;
@@ -97,7 +97,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  return call_on(stream, [&](Stream& on) {
+  return call_on(stream, [&](WorkStream& on) {
     const auto found = events().find(event);
     if (!found) return cudaErrorInvalidResourceHandle;
     found->record(on);
@@ -106,7 +106,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
-  return call_on(stream, [&](Stream& on) {
+  return call_on(stream, [&](WorkStream& on) {
     const auto found = events().find(event);
     if (!found) return cudaErrorInvalidResourceHandle;
     if (flags != cudaEventWaitDefault) return cudaErrorInvalidValue;

@@ -63,8 +63,8 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* ke
 
 cudaError_t cudaStreamSetAttribute(cudaStream_t stream, cudaStreamAttrID,
                                    const cudaStreamAttrValue* value) {
-  return call_on(stream,
-                 [&](Stream&) { return value == nullptr ? cudaErrorInvalidValue : cudaSuccess; });
+  return call_on(
+      stream, [&](WorkStream&) { return value == nullptr ? cudaErrorInvalidValue : cudaSuccess; });
 }
 
 cudaError_t cudaOccupancyMaxPotentialClusterSize(int* size, const void* kernel,

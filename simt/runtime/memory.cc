@@ -80,7 +80,7 @@ cudaError_t cudaFree(void* pointer) { return free_piece(pointer, false); }
 cudaError_t cudaFreeHost(void* pointer) { return free_piece(pointer, true); }
 
 cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
-  return call_on(stream, [&](Stream& on) {
+  return call_on(stream, [&](WorkStream& on) {
     const auto piece = allocations().take(pointer, true, false);
     if (!piece) return cudaErrorInvalidValue;
     on.add([start = piece->start] { std::free(start); });
@@ -143,7 +143,7 @@ cudaError_t cudaMemGetInfo(size_t* spare, size_t* total) {
 
 cudaError_t cudaMemPrefetchAsync(const void* pointer, size_t bytes, int device,
                                  cudaStream_t stream) {
-  return call_on(stream, [&](Stream&) {
+  return call_on(stream, [&](WorkStream&) {
     if (device != cudaCpuDeviceId && !is_device(device)) return cudaErrorInvalidDevice;
     const auto piece = allocations().find(pointer);
     const bool managed = piece && piece->type == cudaMemoryTypeManaged;

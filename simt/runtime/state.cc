@@ -92,7 +92,7 @@ void break_with(const char* kernel, std::exception_ptr error) {
 
 void forget_failure() { failure = cudaSuccess; }
 
-cudaError_t start(Stream& stream, const Grid& grid, const char* kernel,
+cudaError_t start(WorkStream& stream, const Grid& grid, const char* kernel,
                   std::function<void()> lane_body) {
   return call([&] {
     const std::string given = kernel == nullptr ? "" : kernel;
@@ -109,7 +109,7 @@ cudaError_t start(Stream& stream, const Grid& grid, const char* kernel,
   });
 }
 
-cudaError_t start_cooperative(Stream& stream, const Grid& asked, const char* kernel,
+cudaError_t start_cooperative(WorkStream& stream, const Grid& asked, const char* kernel,
                               std::function<void()> lane_body) {
   Grid grid = asked;
   grid.cooperative = true;
@@ -122,22 +122,22 @@ cudaError_t start_cooperative(Stream& stream, const Grid& asked, const char* ker
   });
 }
 
-Stream* stream_at(cudaStream_t handle) {
+WorkStream* stream_at(cudaStream_t handle) {
   if (handle == nullptr) return &default_stream();
-  if (!Stream::exists(handle)) return nullptr;
-  return reinterpret_cast<Stream*>(handle);
+  if (!WorkStream::exists(handle)) return nullptr;
+  return reinterpret_cast<WorkStream*>(handle);
 }
 
-Stream& stream_of_thread() {
+WorkStream& stream_of_thread() {
   default_stream();  // outlives the main thread's
   if (in_simulation()) return simulated_stream(StreamKind::kBlocking);
-  thread_local std::map<unsigned, Stream> of_devices;
+  thread_local std::map<unsigned, WorkStream> of_devices;
   return of_devices.try_emplace(device_in_use(), StreamKind::kBlocking).first->second;
 }
 
 bool may_wait() { return !in_kernel() && !on_stream_thread(); }
 
-cudaError_t wait_for(Stream& stream) {
+cudaError_t wait_for(WorkStream& stream) {
   if (!may_wait()) return cudaErrorNotPermitted;
   if (stream.capturing()) return cudaErrorStreamCaptureUnsupported;
   try {

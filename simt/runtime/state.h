@@ -22,18 +22,20 @@ namespace peal::simt::cuda {
 /// of grid.kernel. A grid that cannot run: a sentence on stderr and cudaErrorInvalidConfiguration,
 /// which is the thread's last error. A kernel that fails later: the same sentence with the kernel's
 /// name, and cudaErrorLaunchFailure from every call.
-cudaError_t start(Stream& stream, const Grid& grid, const char* kernel,
+cudaError_t start(WorkStream& stream, const Grid& grid, const char* kernel,
                   std::function<void()> lane_body);
 
 /// As start(); in the kernel cooperative_groups::this_grid() may meet.
-cudaError_t start_cooperative(Stream& stream, const Grid& grid, const char* kernel,
+cudaError_t start_cooperative(WorkStream& stream, const Grid& grid, const char* kernel,
                               std::function<void()> lane_body);
 
 /// The stream of a handle; null for what is none.
-Stream* stream_at(cudaStream_t handle);
-inline cudaStream_t handle_of(Stream& stream) { return reinterpret_cast<cudaStream_t>(&stream); }
+WorkStream* stream_at(cudaStream_t handle);
+inline cudaStream_t handle_of(WorkStream& stream) {
+  return reinterpret_cast<cudaStream_t>(&stream);
+}
 /// The default stream of the calling thread alone.
-Stream& stream_of_thread();
+WorkStream& stream_of_thread();
 
 /// A kernel's assert() that failed: cudaErrorAssert instead of cudaErrorLaunchFailure.
 class AssertionError : public LaneError {
@@ -67,7 +69,7 @@ cudaError_t call(Work work) {
 template <class Work>
 cudaError_t call_on(cudaStream_t handle, Work work) {
   return call([&] {
-    Stream* const stream = stream_at(handle);
+    WorkStream* const stream = stream_at(handle);
     return stream == nullptr ? cudaErrorInvalidResourceHandle : work(*stream);
   });
 }
@@ -76,7 +78,7 @@ cudaError_t call_on(cudaStream_t handle, Work work) {
 bool may_wait();
 
 /// Waits for all that the stream was given; broken() if that failed.
-cudaError_t wait_for(Stream& stream);
+cudaError_t wait_for(WorkStream& stream);
 
 /// The objects that a program made and holds by their addresses. Thread-safe.
 template <class T>

@@ -20,8 +20,8 @@ namespace peal::simt {
 
 class Capture {
  public:
-  explicit Capture(const Stream* origin) : origin_(origin) {}
-  bool began_by(const Stream* stream) const { return origin_ == stream; }
+  explicit Capture(const WorkStream* origin) : origin_(origin) {}
+  bool began_by(const WorkStream* stream) const { return origin_ == stream; }
 
   /// False once it has ended.
   bool add(std::function<void()>& work) {
@@ -41,7 +41,7 @@ class Capture {
   }
 
  private:
-  const Stream* const origin_;
+  const WorkStream* const origin_;
   mutable Mutex mutex_;  // guards what follows
   std::vector<std::function<void()>> work_;
   bool ended_ = false;
@@ -76,7 +76,7 @@ namespace {
 // for each other; it is taken before a stream's own.
 struct Streams {
   Mutex mutex;
-  std::set<Stream*> all;
+  std::set<WorkStream*> all;
 };
 
 Streams& streams() {
@@ -102,13 +102,13 @@ constinit thread_local bool is_stream_thread = false;
 bool Mark::reached() const { return progress_->reached(place_); }
 void Mark::wait() const { progress_->wait_for(place_); }
 
-void Graph::launch(Stream& stream) const {
+void WorkGraph::launch(WorkStream& stream) const {
   if (!work_) return;
   // The copy of the pointer keeps the work that is still to be done.
   for (const auto& one : *work_) stream.add([work = work_, &one] { one(); });
 }
 
-Stream::Stream(StreamKind kind)
+WorkStream::WorkStream(StreamKind kind)
     : kind_(kind),
       device_(device_in_use()),
       state_(std::make_unique<State>(std::make_shared<Progress>())) {
@@ -119,7 +119,7 @@ Stream::Stream(StreamKind kind)
   streams().all.insert(this);
 }
 
-Stream::~Stream() {
+WorkStream::~WorkStream() {
   if (!state_.here()) return;
   {
     const std::lock_guard lock(state().mutex);
@@ -131,18 +131,18 @@ Stream::~Stream() {
   streams().all.erase(this);
 }
 
-void Stream::add(Work work) {
+void WorkStream::add(Work work) {
   if (kind_ == StreamKind::kIndependent) return push(std::move(work));
   const std::lock_guard lock(streams().mutex);
   push(capturing() ? std::move(work) : behind_others(std::move(work)));
 }
 
 // Requires the lock of streams().
-Stream::Work Stream::behind_others(Work work) const {
+WorkStream::Work WorkStream::behind_others(Work work) const {
   const StreamKind awaited =
       kind_ == StreamKind::kDefault ? StreamKind::kBlocking : StreamKind::kDefault;
   std::vector<Mark> marks;
-  for (const Stream* other : streams().all) {
+  for (const WorkStream* other : streams().all) {
     if (other->kind_ != awaited || other->device_ != device_) continue;
     Mark mark = other->place();
     if (!mark.reached()) marks.push_back(std::move(mark));
@@ -154,7 +154,7 @@ Stream::Work Stream::behind_others(Work work) const {
   };
 }
 
-void Stream::push(Work work) {
+void WorkStream::push(Work work) {
   {
     const std::lock_guard lock(state().mutex);
     if (state().capture && state().capture->add(work)) return;
@@ -164,11 +164,11 @@ void Stream::push(Work work) {
   state().changed.notify_all();
 }
 
-void Stream::follow(const Mark& mark) {
+void WorkStream::follow(const Mark& mark) {
   add([mark] { mark.wait(); });
 }
 
-void Stream::run() {
+void WorkStream::run() {
   (in_simulation() ? this_process().runs_stream : is_stream_thread) = true;
   std::unique_lock lock(state().mutex);
   for (;;) {
@@ -185,7 +185,7 @@ void Stream::run() {
 }
 
 // Without the lock while it works.
-void Stream::do_one(std::unique_lock<Mutex>& lock) {
+void WorkStream::do_one(std::unique_lock<Mutex>& lock) {
   Work work = std::move(state().work.front());
   state().work.pop_front();
   const bool left_out = state().error != nullptr;
@@ -202,78 +202,78 @@ void Stream::do_one(std::unique_lock<Mutex>& lock) {
   state().progress->advance();
 }
 
-void Stream::synchronize() {
+void WorkStream::synchronize() {
   mark().wait();
   const std::lock_guard lock(state().mutex);
   if (state().error) std::rethrow_exception(std::exchange(state().error, nullptr));
 }
 
-Mark Stream::mark() {
+Mark WorkStream::mark() {
   if (capturing()) throw LaneError("stream: it captures, and cannot be waited for");
   return place();
 }
 
-Mark Stream::place() const {
+Mark WorkStream::place() const {
   const std::lock_guard lock(state().mutex);
   return {state().progress, state().given};
 }
 
-void Stream::begin_capture() {
+void WorkStream::begin_capture() {
   const std::lock_guard lock(state().mutex);
   if (capture_locked()) throw LaneError("stream: begin_capture: it captures already");
   state().capture = std::make_shared<Capture>(this);
 }
 
-Graph Stream::end_capture() {
+WorkGraph WorkStream::end_capture() {
   const std::lock_guard lock(state().mutex);
   if (!capture_locked()) throw LaneError("stream: end_capture: it does not capture");
   if (!state().capture->began_by(this)) {
     throw LaneError("stream: end_capture: another stream began this capture, and ends it");
   }
-  return Graph(std::exchange(state().capture, nullptr)->end());
+  return WorkGraph(std::exchange(state().capture, nullptr)->end());
 }
 
-bool Stream::capturing() const { return capture() != nullptr; }
+bool WorkStream::capturing() const { return capture() != nullptr; }
 
-std::shared_ptr<Capture> Stream::capture() const {
+std::shared_ptr<Capture> WorkStream::capture() const {
   const std::lock_guard lock(state().mutex);
   return capture_locked();
 }
 
-std::shared_ptr<Capture> Stream::capture_locked() const {
+std::shared_ptr<Capture> WorkStream::capture_locked() const {
   return state().capture && !state().capture->ended() ? state().capture : nullptr;
 }
 
-void Stream::join(std::shared_ptr<Capture> capture) {
+void WorkStream::join(std::shared_ptr<Capture> capture) {
   const std::lock_guard lock(state().mutex);
   const std::shared_ptr<Capture> own = capture_locked();
   if (own && own != capture) throw LaneError("stream: join: it takes part in another capture");
   state().capture = std::move(capture);
 }
 
-Stream::State& Stream::state() const {
+WorkStream::State& WorkStream::state() const {
   refuse_child();
   return *state_;
 }
 
-bool Stream::exists(const void* address) {
+bool WorkStream::exists(const void* address) {
   const std::lock_guard lock(streams().mutex);
-  return streams().all.contains(static_cast<Stream*>(const_cast<void*>(address)));
+  return streams().all.contains(static_cast<WorkStream*>(const_cast<void*>(address)));
 }
 
-std::vector<Mark> Stream::marks_of_device(unsigned device) {
+std::vector<Mark> WorkStream::marks_of_device(unsigned device) {
   const std::lock_guard lock(streams().mutex);
   std::vector<Mark> marks;
-  for (const Stream* stream : streams().all) {
+  for (const WorkStream* stream : streams().all) {
     if (stream->device_ == device) marks.push_back(stream->place());
   }
   return marks;
 }
 
-std::vector<Mark> Stream::marks_of_all() {
+std::vector<Mark> WorkStream::marks_of_all() {
   const std::lock_guard lock(streams().mutex);
   std::vector<Mark> marks;
-  for (const Stream* stream : streams().all) marks.push_back(stream->place());
+  for (const WorkStream* stream : streams().all) marks.push_back(stream->place());
   return marks;
 }
 
@@ -298,20 +298,21 @@ void use_device(unsigned device) {
 
 // Each PE's device has its own: the PEs of a simulation are in one process. They stay, for nothing
 // is destroyed behind a simulation's end.
-Stream& simulated_stream(StreamKind kind) {
+WorkStream& simulated_stream(StreamKind kind) {
   using Key = std::tuple<int, unsigned, StreamKind>;
-  static Immortal<std::map<Key, std::unique_ptr<Stream>>> of_pes;
-  std::unique_ptr<Stream>& one = (*of_pes)[{this_process().who.pe, device_in_use(), kind}];
-  if (one == nullptr) one = std::make_unique<Stream>(kind);
+  static Immortal<std::map<Key, std::unique_ptr<WorkStream>>> of_pes;
+  std::unique_ptr<WorkStream>& one = (*of_pes)[{this_process().who.pe, device_in_use(), kind}];
+  if (one == nullptr) one = std::make_unique<WorkStream>(kind);
   return *one;
 }
 
-Stream& default_stream() {
+WorkStream& default_stream() {
   if (in_simulation()) return simulated_stream(StreamKind::kDefault);
   static Mutex mutex;
-  static std::array<std::optional<Stream>, kMostDevices> of_devices;  // CUDA's have no owner either
+  static std::array<std::optional<WorkStream>, kMostDevices>
+      of_devices;  // CUDA's have no owner either
   const std::lock_guard lock(mutex);
-  std::optional<Stream>& one = of_devices[device_in_use()];
+  std::optional<WorkStream>& one = of_devices[device_in_use()];
   if (!one) one.emplace(StreamKind::kDefault);
   return *one;
 }

@@ -3,7 +3,7 @@
 // A stream on a CPU: work that is done in the order in which it was given, by a thread of the
 // stream, while the thread that gave it goes on.
 //
-//   Stream stream;
+//   WorkStream stream;
 //   stream.add([&] { launch_and_wait(grid, body); });
 //   stream.add([&] { memcpy(to, from, bytes); });
 //   stream.synchronize();
@@ -26,22 +26,22 @@
 
 namespace peal::simt {
 
-class Stream;
+class WorkStream;
 class Capture;   // work recorded by one stream, and by others that joined it
 class Progress;  // how far a stream is
 
 /// Work in order, recorded once. What it refers to must outlive its last run.
-class Graph {
+class WorkGraph {
  public:
-  Graph() = default;
+  WorkGraph() = default;
   /// Gives the whole of it to a stream.
-  void launch(Stream& stream) const;
+  void launch(WorkStream& stream) const;
   size_t size() const { return work_ ? work_->size() : 0; }
 
  private:
-  friend class Stream;
+  friend class WorkStream;
   using Work = std::vector<std::function<void()>>;
-  explicit Graph(Work work) : work_(std::make_shared<const Work>(std::move(work))) {}
+  explicit WorkGraph(Work work) : work_(std::make_shared<const Work>(std::move(work))) {}
   std::shared_ptr<const Work> work_;
 };
 
@@ -52,7 +52,7 @@ class Mark {
   void wait() const;
 
  private:
-  friend class Stream;
+  friend class WorkStream;
   Mark(std::shared_ptr<Progress> progress, uint64_t place)
       : progress_(std::move(progress)), place_(place) {}
   std::shared_ptr<Progress> progress_;
@@ -64,15 +64,15 @@ class Mark {
 enum class StreamKind { kIndependent, kBlocking, kDefault };
 
 /// Thread-safe. In a child of fork() all calls throw Error, and destruction does nothing.
-class Stream {
+class WorkStream {
  public:
   /// A stream of the calling thread's device. Throws Error in a child whose parent has streams, as
   /// CUDA refuses one.
-  explicit Stream(StreamKind kind = StreamKind::kIndependent);
+  explicit WorkStream(StreamKind kind = StreamKind::kIndependent);
   /// Waits for the work that it was given.
-  ~Stream();
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
+  ~WorkStream();
+  WorkStream(const WorkStream&) = delete;
+  WorkStream& operator=(const WorkStream&) = delete;
 
   /// Returns at once. After work that threw, what follows is left out until synchronize() has told
   /// of it.
@@ -90,7 +90,7 @@ class Stream {
 
   /// Throw Error where the stream captures already, or does not, or joined another's capture.
   void begin_capture();
-  Graph end_capture();
+  WorkGraph end_capture();
   bool capturing() const;
   /// What it records into, or null.
   std::shared_ptr<Capture> capture() const;
@@ -149,9 +149,9 @@ void use_device(unsigned device);
 
 /// The stream that CUDA programs call 0: one of each device, made when it is first asked for.
 /// The device in use says which.
-Stream& default_stream();
+WorkStream& default_stream();
 
 /// In a simulation: the stream of such a kind that the calling PE's device in use has.
-Stream& simulated_stream(StreamKind kind);
+WorkStream& simulated_stream(StreamKind kind);
 
 }  // namespace peal::simt

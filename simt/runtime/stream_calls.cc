@@ -9,17 +9,17 @@ namespace peal::simt::cuda {
 namespace {
 
 // CUDA's calls name no object that could own these.
-Handles<Stream>& streams() {
+Handles<WorkStream>& streams() {
   default_stream();  // outlives them
-  static Handles<Stream> made;
+  static Handles<WorkStream> made;
   return made;
 }
-Handles<Graph>& graphs() {
-  static Handles<Graph> captured;
+Handles<WorkGraph>& graphs() {
+  static Handles<WorkGraph> captured;
   return captured;
 }
-Handles<Graph>& ready_graphs() {
-  static Handles<Graph> instantiated;
+Handles<WorkGraph>& ready_graphs() {
+  static Handles<WorkGraph> instantiated;
   return instantiated;
 }
 
@@ -40,7 +40,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
     if (stream == nullptr || !known) return cudaErrorInvalidValue;
     const StreamKind kind =
         flags == cudaStreamDefault ? StreamKind::kBlocking : StreamKind::kIndependent;
-    *stream = handle_of(*streams().add(std::make_shared<Stream>(kind)));
+    *stream = handle_of(*streams().add(std::make_shared<WorkStream>(kind)));
     return cudaSuccess;
   });
 }
@@ -57,12 +57,12 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  return call_on(stream, [](Stream& on) { return wait_for(on); });
+  return call_on(stream, [](WorkStream& on) { return wait_for(on); });
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   bool ready = true;
-  const cudaError_t error = call_on(stream, [&](Stream& on) {
+  const cudaError_t error = call_on(stream, [&](WorkStream& on) {
     if (on.capturing()) return cudaErrorStreamCaptureUnsupported;
     ready = on.mark().reached();
     return broken();
@@ -71,7 +71,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned* flags) {
-  return call_on(stream, [&](Stream& on) {
+  return call_on(stream, [&](WorkStream& on) {
     if (flags == nullptr) return cudaErrorInvalidValue;
     *flags = on.kind() == StreamKind::kIndependent ? cudaStreamNonBlocking : cudaStreamDefault;
     return cudaSuccess;
@@ -79,7 +79,7 @@ cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned* flags) {
 }
 
 cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
-  return call_on(stream, [&](Stream&) {
+  return call_on(stream, [&](WorkStream&) {
     if (priority == nullptr) return cudaErrorInvalidValue;
     *priority = 0;
     return cudaSuccess;
@@ -88,7 +88,7 @@ cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
 
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data,
                                   unsigned flags) {
-  return call_on(stream, [&](Stream& on) {
+  return call_on(stream, [&](WorkStream& on) {
     if (callback == nullptr || flags != 0) return cudaErrorInvalidValue;
     if (on.capturing()) return cudaErrorStreamCaptureUnsupported;
     on.add([=] { callback(stream, cudaSuccess, data); });
@@ -97,7 +97,7 @@ cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t call
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
-  return call_on(stream, [&](Stream& on) {
+  return call_on(stream, [&](WorkStream& on) {
     if (function == nullptr) return cudaErrorInvalidValue;
     on.add([=] { function(data); });
     return cudaSuccess;
@@ -105,7 +105,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
-  return call_on(stream, [&](Stream& on) {
+  return call_on(stream, [&](WorkStream& on) {
     if (mode > cudaStreamCaptureModeRelaxed) return cudaErrorInvalidValue;
     if (on.kind() == StreamKind::kDefault) return cudaErrorStreamCaptureUnsupported;
     if (on.capturing()) return cudaErrorIllegalState;
@@ -115,12 +115,12 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  return call_on(stream, [&](Stream& on) {
+  return call_on(stream, [&](WorkStream& on) {
     if (graph == nullptr) return cudaErrorInvalidValue;
     *graph = nullptr;
     if (!on.capturing()) return cudaErrorIllegalState;
     try {
-      Graph* const kept = graphs().add(std::make_shared<Graph>(on.end_capture()));
+      WorkGraph* const kept = graphs().add(std::make_shared<WorkGraph>(on.end_capture()));
       *graph = reinterpret_cast<cudaGraph_t>(kept);
       return cudaSuccess;
     } catch (const LaneError&) {
@@ -130,7 +130,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
 }
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-  return call_on(stream, [&](Stream& on) {
+  return call_on(stream, [&](WorkStream& on) {
     if (status == nullptr) return cudaErrorInvalidValue;
     *status = on.capturing() ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
     return cudaSuccess;
@@ -142,7 +142,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* ready, cudaGraph_t graph,
   return call([&] {
     const auto captured = graphs().find(graph);
     if (ready == nullptr || !captured || flags != 0) return cudaErrorInvalidValue;
-    Graph* const kept = ready_graphs().add(std::make_shared<Graph>(*captured));
+    WorkGraph* const kept = ready_graphs().add(std::make_shared<WorkGraph>(*captured));
     *ready = reinterpret_cast<cudaGraphExec_t>(kept);
     return cudaSuccess;
   });
@@ -156,7 +156,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* ready, cudaGraph_t graph, void
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t ready, cudaStream_t stream) {
-  return call_on(stream, [&](Stream& on) {
+  return call_on(stream, [&](WorkStream& on) {
     const auto graph = ready_graphs().find(ready);
     if (!graph) return cudaErrorInvalidValue;
     graph->launch(on);

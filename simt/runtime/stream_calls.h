@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CUDA's calls for streams, events and graphs, by simt::Stream. The default stream of a device and
-// the streams that cudaStreamCreate() makes wait for each other; non-blocking ones wait for nobody.
+// CUDA's calls for streams, events and graphs, by simt::WorkStream. The default stream of a device
+// and the streams that cudaStreamCreate() makes wait for each other; non-blocking ones wait for
+// nobody.
 #pragma once
 
 #include "simt/runtime/errors.h"

@@ -43,7 +43,7 @@ void start_configured(const char* kernel, const void* code, std::function<void()
     throw LaneError("kernel " + std::string(kernel) + ": called by the host without <<<...>>>");
   }
   of->taken_ = true;
-  Stream* const stream = stream_at(of->stream_);
+  WorkStream* const stream = stream_at(of->stream_);
   if (stream == nullptr) {
     remember(cudaErrorInvalidResourceHandle);
     return;

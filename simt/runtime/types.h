@@ -14,7 +14,7 @@
 using dim3 = peal::simt::Dim3;
 using uint3 = peal::simt::Dim3;  // what threadIdx is
 
-// Handles. A stream's is the address of a simt::Stream, or null: the default stream.
+// Handles. A stream's is the address of a simt::WorkStream, or null: the default stream.
 typedef struct CUstream_st* cudaStream_t;
 typedef struct CUevent_st* cudaEvent_t;
 typedef struct CUgraph_st* cudaGraph_t;

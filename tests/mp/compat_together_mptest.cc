@@ -342,7 +342,7 @@ const simt::OfferedKernel<&tell_all> offered;
 TEST(NvshmemLaunch, IsAMeetingOfAllPes) {
   Symmetric<uint64_t> flag(1);
   Symmetric<uint64_t> called(1);
-  simt::Stream stream;
+  simt::WorkStream stream;
   uint64_t* const word = flag.data();
   void* arguments[] = {const_cast<uint64_t**>(&word)};
   const auto launch = [&] {
@@ -358,7 +358,7 @@ TEST(NvshmemLaunch, IsAMeetingOfAllPes) {
     EXPECT_FALSE(told.reached()) << "its kernel ran ahead of the other PEs' calls";
     for (int pe = 1; pe < nvshmem_n_pes(); ++pe) nvshmem_uint64_p(called.data(), 1, pe);
   } else {
-    simt::Stream other;
+    simt::WorkStream other;
     EXPECT_EQ(nvshmemx_uint64_wait_until_on_stream(called.data(), NVSHMEM_CMP_EQ, 1,
                                                    reinterpret_cast<cudaStream_t>(&other)),
               0);

@@ -84,7 +84,7 @@ TEST(CudaLaunches, AFailureIsToldOnceAndEndsAllCalls) {
 }
 
 TEST(CudaLaunches, AFailureOfPealsOwnWorkIsToldWhenItsStreamIsWaitedFor) {
-  peal::simt::Stream stream;
+  peal::simt::WorkStream stream;
   stream.add([] { throw peal::simt::LaneError("a call on a stream failed"); });
   testing::internal::CaptureStderr();
   EXPECT_EQ(cudaStreamSynchronize(peal::simt::cuda::handle_of(stream)), cudaErrorLaunchFailure);

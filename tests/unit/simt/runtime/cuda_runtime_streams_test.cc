@@ -100,7 +100,7 @@ TEST(CudaStreams, EachThreadHasOneOfItsOwn) {
 }
 
 TEST(CudaStreams, TakesAStreamOfSimt) {
-  peal::simt::Stream stream;
+  peal::simt::WorkStream stream;
   int number = 0;
   auto* const handle = reinterpret_cast<cudaStream_t>(&stream);
   EXPECT_EQ(cudaLaunchHostFunc(handle, increment, &number), cudaSuccess);

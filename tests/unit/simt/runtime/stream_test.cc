@@ -12,18 +12,18 @@
 namespace peal::simt {
 namespace {
 
-TEST(Stream, DoesWorkInOrder) {
+TEST(WorkStream, DoesWorkInOrder) {
   std::vector<int> done;
-  Stream stream;
+  WorkStream stream;
   for (int i = 0; i < 100; ++i) stream.add([&done, i] { done.push_back(i); });
   stream.synchronize();
   ASSERT_EQ(done.size(), 100u);
   for (int i = 0; i < 100; ++i) EXPECT_EQ(done[static_cast<size_t>(i)], i);
 }
 
-TEST(Stream, GoesOnBesideWhoGaveTheWork) {
+TEST(WorkStream, GoesOnBesideWhoGaveTheWork) {
   std::atomic<bool> released{false};
-  Stream stream;
+  WorkStream stream;
   stream.add([&] { released.wait(false); });
   const Mark mark = stream.mark();
   EXPECT_FALSE(mark.reached());
@@ -33,9 +33,9 @@ TEST(Stream, GoesOnBesideWhoGaveTheWork) {
   EXPECT_TRUE(mark.reached());
 }
 
-TEST(Stream, LeavesOutWhatFollowsAnErrorAndTellsOnce) {
+TEST(WorkStream, LeavesOutWhatFollowsAnErrorAndTellsOnce) {
   int done = 0;
-  Stream stream;
+  WorkStream stream;
   stream.add([] { throw std::runtime_error("the kernel's"); });
   stream.add([&] { ++done; });
   EXPECT_THROW(stream.synchronize(), std::runtime_error);
@@ -45,14 +45,14 @@ TEST(Stream, LeavesOutWhatFollowsAnErrorAndTellsOnce) {
   EXPECT_EQ(done, 1);
 }
 
-TEST(Stream, RecordsWhileItCaptures) {
+TEST(WorkStream, RecordsWhileItCaptures) {
   int done = 0;
-  Stream stream;
+  WorkStream stream;
   stream.begin_capture();
   EXPECT_TRUE(stream.capturing());
   stream.add([&] { ++done; });
   stream.add([&] { done *= 2; });
-  const Graph graph = stream.end_capture();
+  const WorkGraph graph = stream.end_capture();
   stream.synchronize();
   EXPECT_EQ(done, 0);
   EXPECT_EQ(graph.size(), 2u);
@@ -62,21 +62,21 @@ TEST(Stream, RecordsWhileItCaptures) {
   EXPECT_EQ(done, 6);
 }
 
-TEST(Stream, AGraphMayEndBeforeItsLastRun) {
+TEST(WorkStream, AGraphMayEndBeforeItsLastRun) {
   int done = 0;
-  Stream stream;
+  WorkStream stream;
   {
     stream.begin_capture();
     stream.add([&] { ++done; });
-    const Graph graph = stream.end_capture();
+    const WorkGraph graph = stream.end_capture();
     graph.launch(stream);
   }
   stream.synchronize();
   EXPECT_EQ(done, 1);
 }
 
-TEST(Stream, RefusesWhatACaptureExcludes) {
-  Stream stream;
+TEST(WorkStream, RefusesWhatACaptureExcludes) {
+  WorkStream stream;
   EXPECT_THROW(stream.end_capture(), LaneError);
   stream.begin_capture();
   EXPECT_THROW(stream.begin_capture(), LaneError);
@@ -85,21 +85,21 @@ TEST(Stream, RefusesWhatACaptureExcludes) {
   stream.end_capture();
 }
 
-TEST(Stream, ItsEndWaitsForItsWork) {
+TEST(WorkStream, ItsEndWaitsForItsWork) {
   int done = 0;
   {
-    Stream stream;
+    WorkStream stream;
     for (int i = 0; i < 10; ++i) stream.add([&] { ++done; });
   }
   EXPECT_EQ(done, 10);
 }
 
-TEST(Stream, TheDefaultOneAndABlockingOneWaitForEachOther) {
+TEST(WorkStream, TheDefaultOneAndABlockingOneWaitForEachOther) {
   // Each order that CUDA fixes is given while the other stream is held up: a stream that did not
   // wait would write first.
   std::atomic<bool> released{false};
   std::vector<int> done;
-  Stream blocking(StreamKind::kBlocking);
+  WorkStream blocking(StreamKind::kBlocking);
   blocking.add([&] { released.wait(false); });
   blocking.add([&] { done.push_back(1); });
   default_stream().add([&] { done.push_back(2); });
@@ -112,21 +112,21 @@ TEST(Stream, TheDefaultOneAndABlockingOneWaitForEachOther) {
   EXPECT_EQ(done, (std::vector<int>{1, 2, 3}));
 }
 
-TEST(Stream, AnIndependentOneWaitsForNobody) {
+TEST(WorkStream, AnIndependentOneWaitsForNobody) {
   std::atomic<bool> released{false};
-  Stream blocking(StreamKind::kBlocking);
+  WorkStream blocking(StreamKind::kBlocking);
   blocking.add([&] { released.wait(false); });
   default_stream().add([] {});
-  Stream independent;
+  WorkStream independent;
   independent.synchronize();
-  Stream other_blocking(StreamKind::kBlocking);
+  WorkStream other_blocking(StreamKind::kBlocking);
   EXPECT_FALSE(default_stream().mark().reached());
   released = true;
   released.notify_all();
   default_stream().synchronize();
 }
 
-TEST(Stream, DevicesHaveDefaultStreamsOfTheirOwn) {
+TEST(WorkStream, DevicesHaveDefaultStreamsOfTheirOwn) {
   // Kernels of two devices may wait for each other: one stream for both would never end.
   std::atomic<bool> released{false};
   default_stream().add([&] { released.wait(false); });
@@ -141,11 +141,11 @@ TEST(Stream, DevicesHaveDefaultStreamsOfTheirOwn) {
   EXPECT_THROW(use_device(kMostDevices), LaneError);
 }
 
-TEST(Stream, FollowsAMarkOfAStreamThatIsGone) {
+TEST(WorkStream, FollowsAMarkOfAStreamThatIsGone) {
   int done = 0;
-  Stream behind;
+  WorkStream behind;
   {
-    Stream ahead;
+    WorkStream ahead;
     ahead.add([&] { done = 1; });
     behind.follow(ahead.mark());
   }
@@ -154,16 +154,16 @@ TEST(Stream, FollowsAMarkOfAStreamThatIsGone) {
   EXPECT_EQ(done, 10);
 }
 
-TEST(Stream, JoinsACaptureUntilItEnds) {
+TEST(WorkStream, JoinsACaptureUntilItEnds) {
   std::vector<int> done;
-  Stream origin;
-  Stream branch;
+  WorkStream origin;
+  WorkStream branch;
   origin.begin_capture();
   origin.add([&] { done.push_back(1); });
   branch.join(origin.capture());
   branch.add([&] { done.push_back(2); });
   EXPECT_THROW(branch.end_capture(), LaneError);
-  const Graph graph = origin.end_capture();
+  const WorkGraph graph = origin.end_capture();
   EXPECT_FALSE(branch.capturing());
   branch.add([&] { done.push_back(9); });
   branch.synchronize();
@@ -172,9 +172,9 @@ TEST(Stream, JoinsACaptureUntilItEnds) {
   EXPECT_EQ(done, (std::vector<int>{9, 1, 2}));
 }
 
-TEST(Stream, JoinsOneCaptureAtATime) {
-  Stream one;
-  Stream other;
+TEST(WorkStream, JoinsOneCaptureAtATime) {
+  WorkStream one;
+  WorkStream other;
   one.begin_capture();
   other.begin_capture();
   EXPECT_THROW(one.join(other.capture()), LaneError);
@@ -182,16 +182,16 @@ TEST(Stream, JoinsOneCaptureAtATime) {
   other.end_capture();
 }
 
-TEST(Stream, KnowsWhichAddressesAreStreams) {
+TEST(WorkStream, KnowsWhichAddressesAreStreams) {
   int none = 0;
-  EXPECT_FALSE(Stream::exists(&none));
+  EXPECT_FALSE(WorkStream::exists(&none));
   const void* gone = nullptr;
   {
-    const Stream stream;
-    EXPECT_TRUE(Stream::exists(&stream));
+    const WorkStream stream;
+    EXPECT_TRUE(WorkStream::exists(&stream));
     gone = &stream;
   }
-  EXPECT_FALSE(Stream::exists(gone));
+  EXPECT_FALSE(WorkStream::exists(gone));
 }
 
 }  // namespace

@@ -65,8 +65,8 @@ TEST(SimulatedHost, StreamsDoTheirWorkInOrder) {
     Simulation sim(seed);
     std::string order;
     sim.host({.name = "host", .device = 0}, [&] {
-      Stream stream;
-      Stream other;
+      WorkStream stream;
+      WorkStream other;
       for (const char letter : {'a', 'b', 'c'}) {
         stream.add([&order, letter] {
           EXPECT_TRUE(on_stream_thread());
