@@ -19,6 +19,7 @@ namespace peal {
 
 /// In network order.
 using InternetAddress = std::array<uint8_t, 16>;
+using MacAddress = std::array<uint8_t, 6>;  // likewise, of Ethernet
 
 /// What addresses of IPv4 begin with.
 inline constexpr InternetAddress kMappedIpv4{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};

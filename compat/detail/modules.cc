@@ -155,10 +155,10 @@ int launch(const KernelStart& asked, const char* call) {
       return ask_modules("cudaLaunchCooperativeKernel",
                          [&](Module& module) { return module.launch(start); });
     }
-    const simt::Grid grid{{start.blocks.x, start.blocks.y, start.blocks.z},
-                          {start.threads.x, start.threads.y, start.threads.z},
-                          start.shared_bytes,
-                          start.kernel};
+    const simt::LaneGrid grid{{start.blocks.x, start.blocks.y, start.blocks.z},
+                              {start.threads.x, start.threads.y, start.threads.z},
+                              start.shared_bytes,
+                              start.kernel};
     auto body = simt::bind_kernel(start.kernel, start.arguments);
     meet_in(pe, start);
     auto& stream =

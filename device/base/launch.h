@@ -91,8 +91,8 @@ Launch launch(const Grid& grid, void (*kernel)(Parameters...), Arguments&&... ar
   }
   return Launch(stream);
 #else
-  const simt::Grid on_cpu{grid.blocks, grid.threads, grid.shared_bytes,
-                          reinterpret_cast<const void*>(kernel)};
+  const simt::LaneGrid on_cpu{grid.blocks, grid.threads, grid.shared_bytes,
+                              reinterpret_cast<const void*>(kernel)};
   auto body = [kernel, ... copies = std::decay_t<Arguments>(arguments)] { kernel(copies...); };
   if (grid.stream == nullptr) return Launch(simt::launch(on_cpu, std::move(body)));
   auto& stream = *static_cast<simt::WorkStream*>(grid.stream);

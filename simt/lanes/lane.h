@@ -31,7 +31,7 @@ inline constinit thread_local Dim3 gridDim{1, 1, 1};
 /// True on a lane of a launch.
 bool in_kernel();
 
-/// The address of the kernel that this thread runs lanes of (Grid::kernel), or null.
+/// The address of the kernel that this thread runs lanes of (LaneGrid::kernel), or null.
 const void* kernel();
 
 /// This lane within its warp, 0..31.
@@ -120,7 +120,7 @@ bool all_blocks_fit();
 /// an Error. Outside a kernel: storage of this host thread.
 void* block_shared(const void* key, size_t bytes, size_t align);
 
-/// The Grid::shared_bytes of this block, aligned to 128; null when there are none.
+/// The LaneGrid::shared_bytes of this block, aligned to 128; null when there are none.
 void* dynamic_shared();
 
 }  // namespace peal::simt

@@ -95,7 +95,7 @@ LimitsInForce& limits_in_force() {
 
 }  // namespace
 
-void check_grid(const Grid& grid) {
+void check_grid(const LaneGrid& grid) {
   check_extent("blocks", grid.blocks, kMaxBlocks);
   check_extent("threads", grid.threads, kMaxThreads);
   if (grid.threads.count() > kMaxBlockThreads) {
@@ -107,7 +107,7 @@ void check_grid(const Grid& grid) {
   }
 }
 
-size_t checked_lanes(const Grid& grid, const Limits& limits) {
+size_t checked_lanes(const LaneGrid& grid, const Limits& limits) {
   check_grid(grid);
   const uint64_t threads = grid.threads.count();
   // In this order no product overflows: x * y < 2^47, so only z can, and it is compared first.
@@ -163,7 +163,7 @@ void ResidentLanes::give_back(uint64_t lanes) {
   resident_lanes.fetch_sub(lanes, std::memory_order_relaxed);
 }
 
-LaunchState::LaunchState(const Grid& grid, const std::function<void()>& body, const Limits& of)
+LaunchState::LaunchState(const LaneGrid& grid, const std::function<void()>& body, const Limits& of)
     : blocks(grid.blocks),
       threads(grid.threads),
       block_count(grid.blocks.count()),
@@ -204,7 +204,7 @@ class WorkerJob : public ThreadJob {
 /// Everything a grid lives in. Threads refer to it, so it stays where it is.
 class ThreadedGrid {
  public:
-  ThreadedGrid(const Grid& grid, const std::function<void()>& lane_body);
+  ThreadedGrid(const LaneGrid& grid, const std::function<void()>& lane_body);
   ThreadedGrid(const ThreadedGrid&) = delete;
   ThreadedGrid& operator=(const ThreadedGrid&) = delete;
 
@@ -227,7 +227,7 @@ class ThreadedGrid {
   ListedGrid listed_;
 };
 
-ThreadedGrid::ThreadedGrid(const Grid& grid, const std::function<void()>& lane_body)
+ThreadedGrid::ThreadedGrid(const LaneGrid& grid, const std::function<void()>& lane_body)
     : program_(grid, lane_body, simt::limits()), residents_(program_.workers) {
   grid.cooperative ? static_cast<void>(checked_lanes(grid, program_.limits)) : check_grid(grid);
   listed_.show(grid.blocks, grid.threads, residents_, &program_.begun_blocks());
@@ -260,7 +260,7 @@ void ThreadedGrid::join(bool done) {
 /// One that runs while the thread that launched it goes on.
 class RunningGrid : public GridRun::State {
  public:
-  RunningGrid(const Grid& grid, std::function<void()> lane_body)
+  RunningGrid(const LaneGrid& grid, std::function<void()> lane_body)
       : lane_body_(std::move(lane_body)), grid_(grid, lane_body_) {
     grid_.start(0);
   }
@@ -291,7 +291,7 @@ void GridRun::wait() {
   if (state_ != nullptr) state_->wait();
 }
 
-GridRun launch(const Grid& grid, std::function<void()> lane_body) {
+GridRun launch(const LaneGrid& grid, std::function<void()> lane_body) {
   refuse_lanes();
   if (Scheduler* const scheduler = scheduler_of_lane(); scheduler != nullptr) {
     return GridRun(scheduler->launch(grid, std::move(lane_body)));
@@ -299,7 +299,7 @@ GridRun launch(const Grid& grid, std::function<void()> lane_body) {
   return GridRun(std::make_unique<RunningGrid>(grid, std::move(lane_body)));
 }
 
-void launch_and_wait(const Grid& grid, const std::function<void()>& lane_body) {
+void launch_and_wait(const LaneGrid& grid, const std::function<void()>& lane_body) {
   if (in_kernel() || scheduler_of_lane() != nullptr) return launch(grid, lane_body).wait();
   ThreadedGrid here(grid, lane_body);
   here.start(1);

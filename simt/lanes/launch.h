@@ -29,7 +29,7 @@ class LaneError : public std::runtime_error {
 /// What is launched: blocks x threads lanes, dynamic shared memory for each block, the address of
 /// the kernel, by which messages name it; null: they do not; and whether all blocks must be able to
 /// wait for each other: then all are resident, or the grid is refused.
-struct Grid {
+struct LaneGrid {
   Dim3 blocks;
   Dim3 threads;
   size_t shared_bytes = 0;
@@ -73,7 +73,7 @@ class GridRun {
   class State;  ///< scheduler.h
 
  private:
-  friend GridRun launch(const Grid&, std::function<void()>);
+  friend GridRun launch(const LaneGrid&, std::function<void()>);
   explicit GridRun(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
@@ -82,9 +82,9 @@ class GridRun {
 /// is one object shared by all lanes, so what it captures must outlive the launch. Throws Error for
 /// a grid that CUDA would refuse (an extent of 0, over 1024 threads a block, ...), for a
 /// cooperative one that exceeds the limits, and when called from inside a kernel.
-[[nodiscard]] GridRun launch(const Grid& grid, std::function<void()> lane_body);
+[[nodiscard]] GridRun launch(const LaneGrid& grid, std::function<void()> lane_body);
 
 /// As launch(grid, lane_body).wait(); the calling thread runs its part of the grid.
-void launch_and_wait(const Grid& grid, const std::function<void()>& lane_body);
+void launch_and_wait(const LaneGrid& grid, const std::function<void()>& lane_body);
 
 }  // namespace peal::simt

@@ -40,7 +40,7 @@ class ResidentLanes {
 };
 
 struct LaunchState {
-  LaunchState(const Grid& grid, const std::function<void()>& body, const Limits& limits);
+  LaunchState(const LaneGrid& grid, const std::function<void()>& body, const Limits& limits);
 
   /// The number of a block that nobody has begun. If it is block_count or more, there is none left.
   uint64_t next_block() { return begun_.fetch_add(1, std::memory_order_relaxed); }
@@ -75,9 +75,9 @@ struct LaunchState {
 inline constexpr size_t kMaxSharedBytes = 227 * 1024;
 
 /// Throws Error for what CUDA would refuse.
-void check_grid(const Grid& grid);
+void check_grid(const LaneGrid& grid);
 /// The number of lanes of a grid all of which must be resident; throws Error for what CUDA would
 /// refuse or the limits exclude.
-size_t checked_lanes(const Grid& grid, const Limits& limits);
+size_t checked_lanes(const LaneGrid& grid, const Limits& limits);
 
 }  // namespace peal::simt

@@ -35,7 +35,7 @@ class GridRun::State {
 class Scheduler {
  public:
   /// simt::launch() of the lane that runs.
-  virtual std::unique_ptr<GridRun::State> launch(const Grid& grid,
+  virtual std::unique_ptr<GridRun::State> launch(const LaneGrid& grid,
                                                  std::function<void()> lane_body) = 0;
   /// simt::kernel() of the lane that runs.
   virtual const void* kernel() const = 0;

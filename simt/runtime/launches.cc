@@ -40,7 +40,7 @@ cudaError_t start_offered(const void* kernel, void** arguments, Start start) {
 cudaError_t start_bound(const Start& start, std::function<void()> lane_body) {
   return call_on(start.stream, [&](WorkStream& stream) {
     if (lane_body == nullptr) return cudaErrorInvalidDeviceFunction;
-    const Grid grid{start.blocks, start.threads, start.shared_bytes, start.kernel};
+    const LaneGrid grid{start.blocks, start.threads, start.shared_bytes, start.kernel};
     if (!start.cooperative) return cuda::start(stream, grid, nullptr, std::move(lane_body));
     return start_cooperative(stream, grid, nullptr, std::move(lane_body));
   });

@@ -45,14 +45,14 @@ cudaError_t code_of(const std::exception_ptr& error) {
 }
 
 // A look at the program's symbols takes its time: only where there is something to say.
-std::string name_of(const std::string& given, const Grid& grid) {
+std::string name_of(const std::string& given, const LaneGrid& grid) {
   if (!given.empty()) return given;
   const std::string found = function_at(reinterpret_cast<uintptr_t>(grid.kernel));
   return found.empty() ? "(unnamed)" : found;
 }
 
 // What CUDA answers of a grid that does not fit.
-cudaError_t error_of(const Grid& grid) {
+cudaError_t error_of(const LaneGrid& grid) {
   try {
     check_grid(grid);
   } catch (const LaneError&) {
@@ -62,7 +62,7 @@ cudaError_t error_of(const Grid& grid) {
   return cudaErrorCooperativeLaunchTooLarge;
 }
 
-cudaError_t check(const Grid& grid, const std::string& kernel) {
+cudaError_t check(const LaneGrid& grid, const std::string& kernel) {
   try {
     if (in_kernel()) throw LaneError("launch: called from inside a kernel; only the host launches");
     grid.cooperative ? static_cast<void>(checked_lanes(grid, limits())) : check_grid(grid);
@@ -92,7 +92,7 @@ void break_with(const char* kernel, std::exception_ptr error) {
 
 void forget_failure() { failure = cudaSuccess; }
 
-cudaError_t start(WorkStream& stream, const Grid& grid, const char* kernel,
+cudaError_t start(WorkStream& stream, const LaneGrid& grid, const char* kernel,
                   std::function<void()> lane_body) {
   return call([&] {
     const std::string given = kernel == nullptr ? "" : kernel;
@@ -109,9 +109,9 @@ cudaError_t start(WorkStream& stream, const Grid& grid, const char* kernel,
   });
 }
 
-cudaError_t start_cooperative(WorkStream& stream, const Grid& asked, const char* kernel,
+cudaError_t start_cooperative(WorkStream& stream, const LaneGrid& asked, const char* kernel,
                               std::function<void()> lane_body) {
-  Grid grid = asked;
+  LaneGrid grid = asked;
   grid.cooperative = true;
   const auto lanes = grid.blocks.count() * grid.threads.count();
   // A graph runs it again, so each run brings the barrier back to where it began.

@@ -22,11 +22,11 @@ namespace peal::simt::cuda {
 /// of grid.kernel. A grid that cannot run: a sentence on stderr and cudaErrorInvalidConfiguration,
 /// which is the thread's last error. A kernel that fails later: the same sentence with the kernel's
 /// name, and cudaErrorLaunchFailure from every call.
-cudaError_t start(WorkStream& stream, const Grid& grid, const char* kernel,
+cudaError_t start(WorkStream& stream, const LaneGrid& grid, const char* kernel,
                   std::function<void()> lane_body);
 
 /// As start(); in the kernel cooperative_groups::this_grid() may meet.
-cudaError_t start_cooperative(WorkStream& stream, const Grid& grid, const char* kernel,
+cudaError_t start_cooperative(WorkStream& stream, const LaneGrid& grid, const char* kernel,
                               std::function<void()> lane_body);
 
 /// The stream of a handle; null for what is none.

@@ -26,7 +26,7 @@ bool releases(MemoryOrder order) {
 }
 
 // The older of two may know of fewer agents.
-void join(Clock& clock, const Clock& other) {
+void join(VectorClock& clock, const VectorClock& other) {
   if (clock.size() < other.size()) clock.resize(other.size(), 0);
   for (size_t i = 0; i < other.size(); ++i) clock[i] = std::max(clock[i], other[i]);
 }
@@ -50,9 +50,9 @@ const void* granule_start(const void* p) {
 
 Released both(const Released& one, const Released& other) {
   if (one == nullptr || other == nullptr) return one == nullptr ? other : one;
-  Clock all = *one;
+  VectorClock all = *one;
   join(all, *other);
-  return std::make_shared<const Clock>(std::move(all));
+  return std::make_shared<const VectorClock>(std::move(all));
 }
 
 /// One store: the granule as it was behind it.
@@ -114,7 +114,7 @@ size_t WeakMemory::entry(const Granule& g, uint64_t agent) {
 }
 
 void WeakMemory::tick(uint64_t me) {
-  Clock& clock = agents_[me].clock;
+  VectorClock& clock = agents_[me].clock;
   clock[2 * me + 1] = ++clock[2 * me];
 }
 
@@ -224,7 +224,7 @@ void WeakMemory::take_order(const Granule& g, uint32_t at, uint8_t mask, uint64_
     if ((m.mask & mask) != 0 && m.agent != kNobody) {
       const Agent& writer = agents_[m.agent];
       const bool both = reaches(writer, reader, m.scope) && reaches(reader, writer, access.scope);
-      Clock& to = acquires(access.order) ? reader.clock : reader.pending;
+      VectorClock& to = acquires(access.order) ? reader.clock : reader.pending;
       if (both && m.released != nullptr) join(to, *m.released);
       if (both && m.in_block != nullptr && reaches(writer, reader, Scope::kBlock)) {
         join(to, *m.in_block);
@@ -359,7 +359,7 @@ void WeakMemory::store(uint64_t me, void* p, unsigned bytes, uint64_t value, Mod
     // Releases nothing itself; a later store that may not be reordered speaks for it.
   } else if (releases(access.order)) {
     if (access.scope == Scope::kSystem) publish_clock(me);
-    message.released = std::make_shared<const Clock>(writer.clock);
+    message.released = std::make_shared<const VectorClock>(writer.clock);
   } else if (access.scope != Scope::kLane && !message.late) {
     message.released = writer.fenced;
     message.in_block = writer.in_block;
@@ -373,17 +373,18 @@ void WeakMemory::replace(uint64_t me, void* p, unsigned bytes, uint64_t value, M
   const Agent& writer = agents_[me];
   Message message = message_of(g, p, bytes, value, access);
   // A read-modify-write hands on what the store it read had released.
-  Clock released;
+  VectorClock released;
   const Released& before = g.messages.back().released;
   if (before != nullptr && (g.messages.back().mask & message.mask) != 0) released = *before;
   if (releases(access.order) && access.scope == Scope::kSystem) publish_clock(me);
-  const Clock* own = releases(access.order) ? &writer.clock : writer.fenced.get();
+  const VectorClock* own = releases(access.order) ? &writer.clock : writer.fenced.get();
   if (writer.unordered) own = nullptr;
   if (own != nullptr) {
     released.resize(writer.clock.size(), 0);
     join(released, *own);
   }
-  if (!released.empty()) message.released = std::make_shared<const Clock>(std::move(released));
+  if (!released.empty())
+    message.released = std::make_shared<const VectorClock>(std::move(released));
   message.in_block = writer.unordered ? nullptr : writer.in_block;
   note(me, "atomic", p, bytes, value);
   append(g, me, p, std::move(message));
@@ -395,11 +396,11 @@ void WeakMemory::fence(uint64_t me, MemoryOrder order, Scope scope) {
   if (releases(order)) {
     if (scope == Scope::kSystem) publish_clock(me);
     published_.resize(agent.clock.size(), 0);
-    Clock released = agent.clock;
+    VectorClock released = agent.clock;
     for (size_t host = 1; host < released.size(); host += 2) {
       released[host] = std::min(released[host], published_[host]);
     }
-    agent.in_block = std::make_shared<const Clock>(std::move(released));
+    agent.in_block = std::make_shared<const VectorClock>(std::move(released));
     if (scope != Scope::kBlock) agent.fenced = agent.in_block;
   }
   tick(me);
@@ -408,7 +409,7 @@ void WeakMemory::fence(uint64_t me, MemoryOrder order, Scope scope) {
 
 void WeakMemory::meet(const std::vector<uint64_t>& agents) {
   if (agents.empty()) return;
-  Clock all = agents_[agents.front()].clock;
+  VectorClock all = agents_[agents.front()].clock;
   for (const uint64_t agent : agents) join(all, agents_[agent].clock);
   for (const uint64_t agent : agents) {
     agents_[agent].clock = all;
@@ -418,14 +419,14 @@ void WeakMemory::meet(const std::vector<uint64_t>& agents) {
 
 Released WeakMemory::release(uint64_t me) {
   Agent& agent = agents_[me];
-  auto released = std::make_shared<const Clock>(agent.clock);
+  auto released = std::make_shared<const VectorClock>(agent.clock);
   tick(me);
   ++changes_;  // a message under way is something that happens
   return released;
 }
 
 Released WeakMemory::release_pushed(uint64_t me) {
-  auto released = std::make_shared<Clock>(*release(me));
+  auto released = std::make_shared<VectorClock>(*release(me));
   (*released)[2 * me] = (*released)[2 * me + 1] = agents_[me].pushed;
   return released;
 }

@@ -48,8 +48,8 @@ struct ModelAccess {
 
 /// What each agent had done when something was released: to devices' memory, to the host's, agent
 /// by agent.
-using Clock = std::vector<uint32_t>;
-using Released = std::shared_ptr<const Clock>;
+using VectorClock = std::vector<uint32_t>;
+using Released = std::shared_ptr<const VectorClock>;
 /// Both of them; either may be null.
 Released both(const Released& one, const Released& other);
 
@@ -169,8 +169,8 @@ class WeakMemory {
   struct Granule;
   struct Agent {
     AgentGroup place;
-    Clock clock;
-    Clock pending;        // released to relaxed loads, for an acquire fence; empty: nothing
+    VectorClock clock;
+    VectorClock pending;  // released to relaxed loads, for an acquire fence; empty: nothing
     Released fenced;      // by the last release fence that reaches beyond the block
     Released in_block;    // by the last of any reach
     uint32_t pushed = 0;  // own clock of the last push()
@@ -222,7 +222,7 @@ class WeakMemory {
   mutable const Region* last_region_ = nullptr;
   std::deque<Granule> pool_;
   std::vector<Agent> agents_;
-  Clock published_;  // what was fenced with system scope by whomever
+  VectorClock published_;  // what was fenced with system scope by whomever
   std::map<const void*, std::string> names_;
   std::map<const void*, std::deque<Posted>> registers_;
   uint64_t operations_ = 0;

@@ -12,7 +12,7 @@ namespace {
 /// A grid of the simulation that its launching thread is part of. What leaves a lane ends that.
 class SimulatedGrid : public GridRun::State {
  public:
-  SimulatedGrid(const Grid& grid, std::function<void()> lane_body)
+  SimulatedGrid(const LaneGrid& grid, std::function<void()> lane_body)
       : process_(start_process(ProcessKind::kGrid, grid, std::move(lane_body))) {}
   ~SimulatedGrid() override { SimulatedGrid::wait(); }
   void wait() override { await_process(*process_); }
@@ -47,7 +47,7 @@ void SimulatedProcess::retire(LaneBlock& block) {
   idle_blocks.push_back(&block);
 }
 
-std::unique_ptr<GridRun::State> start_grid(const Grid& grid, std::function<void()> lane_body) {
+std::unique_ptr<GridRun::State> start_grid(const LaneGrid& grid, std::function<void()> lane_body) {
   return std::make_unique<SimulatedGrid>(grid, std::move(lane_body));
 }
 

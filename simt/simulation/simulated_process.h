@@ -30,7 +30,7 @@ enum class ProcessKind : uint8_t {
 struct SimulatedProcess {
   Identity who;
   ProcessKind kind = ProcessKind::kGrid;
-  Grid grid;
+  LaneGrid grid;
   std::function<void()> body;
   std::string kernel;  // its name, once somebody has asked
   Released before;  // what had been done by whoever started it; null: it was there from the start
@@ -63,12 +63,12 @@ struct SimulatedProcess {
 
 /// Adds a process on behalf of the calling lane: with its PE's name and device, behind all that the
 /// lane did.
-std::shared_ptr<SimulatedProcess> start_process(ProcessKind kind, const Grid& grid,
+std::shared_ptr<SimulatedProcess> start_process(ProcessKind kind, const LaneGrid& grid,
                                                 std::function<void()> body);
 /// Returns once all its lanes have ended; the caller is behind all that they did.
 void await_process(const SimulatedProcess& process);
 /// A process that is a grid.
-std::unique_ptr<GridRun::State> start_grid(const Grid& grid, std::function<void()> lane_body);
+std::unique_ptr<GridRun::State> start_grid(const LaneGrid& grid, std::function<void()> lane_body);
 /// The process of the calling lane.
 SimulatedProcess& this_process();
 

@@ -59,13 +59,13 @@ class Simulation::State final : public Scheduler {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  std::shared_ptr<SimulatedProcess> add(Identity who, ProcessKind kind, const Grid& grid,
+  std::shared_ptr<SimulatedProcess> add(Identity who, ProcessKind kind, const LaneGrid& grid,
                                         std::function<void()> body);
   void run();
   void observe(const PlainAccess& access);
   SimulatedProcess& process_of(const Lane& lane) const { return *process_of_agent_[lane.rank]; }
 
-  std::unique_ptr<GridRun::State> launch(const Grid& grid,
+  std::unique_ptr<GridRun::State> launch(const LaneGrid& grid,
                                          std::function<void()> lane_body) override {
     return start_grid(grid, std::move(lane_body));
   }
@@ -156,7 +156,7 @@ uint64_t Simulation::State::number(const AgentGroup& place) {
 }
 
 std::shared_ptr<SimulatedProcess> Simulation::State::add(Identity who, ProcessKind kind,
-                                                         const Grid& grid,
+                                                         const LaneGrid& grid,
                                                          std::function<void()> body) {
   const Limits in_force = simt::limits();
   grid.cooperative ? static_cast<void>(checked_lanes(grid, in_force)) : check_grid(grid);
@@ -240,7 +240,7 @@ void Simulation::State::let_time_pass() {
 }
 
 void Simulation::State::slice(Lane& lane) {
-  const Grid& grid = process_of(lane).grid;
+  const LaneGrid& grid = process_of(lane).grid;
   points_ = 0;
   if (!lane.started) {
     lane.fiber = &fibers_of(lane).take();
@@ -411,7 +411,8 @@ Simulation::~Simulation() = default;
 
 WeakMemory& Simulation::memory() { return state_->memory; }
 Random& Simulation::random() { return state_->random; }
-void Simulation::launch(const Identity& who, const Grid& grid, std::function<void()> lane_body) {
+void Simulation::launch(const Identity& who, const LaneGrid& grid,
+                        std::function<void()> lane_body) {
   state_->add(who, ProcessKind::kGrid, grid, std::move(lane_body));
 }
 void Simulation::serve(const Identity& who, std::function<void()> body) {
@@ -477,7 +478,7 @@ uint64_t place_of_access() {
   return place_from(reinterpret_cast<uintptr_t>(code) + 1);
 }
 
-std::shared_ptr<SimulatedProcess> start_process(ProcessKind kind, const Grid& grid,
+std::shared_ptr<SimulatedProcess> start_process(ProcessKind kind, const LaneGrid& grid,
                                                 std::function<void()> body) {
   auto process = running()->add(this_process().who, kind, grid, std::move(body));
   process->device_in_use = this_process().device_in_use;

@@ -56,7 +56,7 @@ class Simulation {
   Random& random();
 
   /// Adds a grid, before run(). Throws Error for a grid that CUDA would refuse.
-  void launch(const Identity& who, const Grid& grid, std::function<void()> lane_body);
+  void launch(const Identity& who, const LaneGrid& grid, std::function<void()> lane_body);
   /// Adds one lane that need not end: it is unwound once all grids have.
   void serve(const Identity& who, std::function<void()> body);
   /// Adds one lane that is a program's host: it is in no kernel, may launch grids and start

@@ -300,7 +300,7 @@ void put(std::array<uint8_t, 16>& gid, size_t at, uint64_t value, size_t bytes) 
 }
 
 /// fe80:: and the modified EUI-64 of the Ethernet address, as a driver makes it.
-std::array<uint8_t, 16> link_local_of(const Mac& mac) {
+std::array<uint8_t, 16> link_local_of(const MacAddress& mac) {
   std::array<uint8_t, 16> gid = {0xfe, 0x80};
   gid[8] = mac[0] ^ 2;
   gid[9] = mac[1];
@@ -313,15 +313,15 @@ std::array<uint8_t, 16> link_local_of(const Mac& mac) {
 
 }  // namespace
 
-Mac mac_of(uint16_t lid) {
-  Mac mac;
+MacAddress mac_of(uint16_t lid) {
+  MacAddress mac;
   for (size_t i = 0; i < 4; ++i) mac[i] = static_cast<uint8_t>(kMacPrefix >> (24 - 8 * i));
   mac[4] = static_cast<uint8_t>(lid >> 8);
   mac[5] = static_cast<uint8_t>(lid);
   return mac;
 }
 
-uint16_t lid_of(const Mac& mac) {
+uint16_t lid_of(const MacAddress& mac) {
   const uint32_t head = uint32_t{mac[0]} << 24 | uint32_t{mac[1]} << 16 | uint32_t{mac[2]} << 8;
   return lid_behind(head | mac[3], uint32_t{mac[4]} << 8 | mac[5]);
 }

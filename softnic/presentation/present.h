@@ -127,12 +127,10 @@ struct GidTableEntry {
   InternetAddress raw = {};
 };
 
-using Mac = std::array<uint8_t, 6>;
-
 /// Ethernet address of the NIC at `lid` of its fabric, locally administered; and back, 0 for an
 /// address of no such NIC.
-Mac mac_of(uint16_t lid);
-uint16_t lid_of(const Mac& mac);
+MacAddress mac_of(uint16_t lid);
+uint16_t lid_of(const MacAddress& mac);
 
 /// The table that `device` has as the NIC at `lid` with that GUID. `address` is its own one, of
 /// IPv6 or of IPv4 as ::ffff:a.b.c.d, if it has one; else it makes one up.

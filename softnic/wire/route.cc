@@ -26,7 +26,7 @@ roce::Address address_in(const uint8_t (&gid)[16]) {
 }
 
 uint16_t lid_behind_mac(const AddressPath& path) {
-  Mac mac;
+  MacAddress mac;
   std::copy(std::begin(path.mac), std::end(path.mac), mac.begin());
   return lid_of(mac);
 }
@@ -114,7 +114,7 @@ PacketPath Router::way(const AddressVector& vector, uint8_t port) const {
   path.flow_label = grh & 0xfffff;
   path.traffic_class = static_cast<uint8_t>(mac_and_class >> 8);
   path.hop_limit = static_cast<uint8_t>(mac_and_class);
-  const Mac mac = mac_of(lid_behind_mac(vector));
+  const MacAddress mac = mac_of(lid_behind_mac(vector));
   std::copy(mac.begin(), mac.end(), path.mac);
   std::copy(std::begin(vector.route.rgid), std::end(vector.route.rgid), path.gid);
   if (fault_of(path) != nullptr) return {};
@@ -132,7 +132,7 @@ Network Router::network_of(uint8_t source_gid) const {
   return used ? gids_[source_gid].network : Network::kRoceV2;
 }
 
-std::optional<Mac> Router::resolve(const uint8_t (&gid)[16], Network network) const {
+std::optional<MacAddress> Router::resolve(const uint8_t (&gid)[16], Network network) const {
   for (const uint16_t lid : fabric_.members()) {
     const PortNotice port = Fabric::notice_of(fabric_.find(lid));
     if (port.ethernet && holds(port.gids, gid, network)) return mac_of(lid);

@@ -44,7 +44,7 @@ class Router {
 
   /// The Ethernet address behind a GID of the fabric, as address resolution finds it.
   /// Throws as refuse_stranger().
-  std::optional<Mac> resolve(const uint8_t (&gid)[16], Network network) const;
+  std::optional<MacAddress> resolve(const uint8_t (&gid)[16], Network network) const;
 
  private:
   PacketPath infiniband(const AddressPath& path) const;

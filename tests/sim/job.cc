@@ -334,7 +334,7 @@ void Job::make_qp(Pe& pe, uint32_t index) {
   qp.state = options_.connected ? softnic::QpState::kReadyToSend : softnic::QpState::kInit;
 }
 
-void Job::launch(int pe, const simt::Grid& grid, std::function<void()> kernel) {
+void Job::launch(int pe, const simt::LaneGrid& grid, std::function<void()> kernel) {
   sim_.launch({"pe " + std::to_string(pe), pe}, grid, std::move(kernel));
 }
 

@@ -76,7 +76,7 @@ class Job {
   const JobOptions& options() const { return options_; }
 
   /// Adds a grid of PE `pe`; its host's thread; both before sim.run().
-  void launch(int pe, const simt::Grid& grid, std::function<void()> kernel);
+  void launch(int pe, const simt::LaneGrid& grid, std::function<void()> kernel);
   void launch_host(int pe, std::function<void()> body);
 
   /// Object number `index` of type T from `offset` on, in the heap of `pe`.

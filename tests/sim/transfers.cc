@@ -35,7 +35,7 @@ void put_rounds(Job& job, int pe, uint32_t rounds) {
 }
 
 template <Reach R = Reach::kGpu>
-void run_puts(simt::Simulation& sim, const JobOptions& options, const simt::Grid& grid,
+void run_puts(simt::Simulation& sim, const JobOptions& options, const simt::LaneGrid& grid,
               uint32_t rounds) {
   Job job(sim, options);
   for (int pe = 0; pe < options.n_pes; ++pe) {
@@ -57,7 +57,7 @@ void run_puts(simt::Simulation& sim, const JobOptions& options, const simt::Grid
 
 void many_lanes(simt::Simulation& sim) {
   JobOptions options = any_options(sim.random());
-  const simt::Grid grid{1, 2 + sim.random().below(7)};
+  const simt::LaneGrid grid{1, 2 + sim.random().below(7)};
   run_puts(sim, options, grid, 2);
 }
 
@@ -76,7 +76,7 @@ void full_queue(simt::Simulation& sim) {
   JobOptions options = any_options(sim.random());
   options.depth = 4;
   // Blocks do not wait for each other's lanes: the queue is as full as it can be.
-  const simt::Grid grid{2 + sim.random().below(3), 2};
+  const simt::LaneGrid grid{2 + sim.random().below(3), 2};
   run_puts(sim, options, grid, 3);
 }
 

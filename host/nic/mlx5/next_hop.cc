@@ -12,8 +12,8 @@
 
 namespace peal::nic {
 
-Mac next_hop(const VerbsLibrary& library, ibv_pd* domain, const std::string& nic,
-             const Path& path) {
+MacAddress next_hop(const VerbsLibrary& library, ibv_pd* domain, const std::string& nic,
+                    const Path& path) {
   ibv_ah_attr attributes = address_of(path);
   std::unique_ptr<ibv_ah, decltype(library.ibv.destroy_ah)> handle(nullptr, library.ibv.destroy_ah);
   const int unresolved = asked_twice([&] {
@@ -34,7 +34,7 @@ Mac next_hop(const VerbsLibrary& library, ibv_pd* domain, const std::string& nic
   if (const int error = library.model->init_obj(&question, MLX5DV_OBJ_AH); error != 0) {
     fail_errno(error, "mlx5dv_init_obj(address handle of " + nic + ")");
   }
-  Mac mac;
+  MacAddress mac;
   std::copy_n(answer.av->rmac, mac.size(), mac.begin());
   return mac;
 }

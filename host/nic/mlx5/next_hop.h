@@ -5,18 +5,16 @@
 // neighbours; verbs asks it when an address handle is made.
 #pragma once
 
-#include <array>
-#include <cstdint>
 #include <string>
 
+#include "base/internet.h"
 #include "host/nic/path.h"
 #include "host/nic/verbs.h"
 
 namespace peal::nic {
 
-using Mac = std::array<uint8_t, 6>;
-
 /// Throws kSystem, naming both addresses, when there is no way to the remote GID.
-Mac next_hop(const VerbsLibrary& library, ibv_pd* domain, const std::string& nic, const Path& path);
+MacAddress next_hop(const VerbsLibrary& library, ibv_pd* domain, const std::string& nic,
+                    const Path& path);
 
 }  // namespace peal::nic

@@ -85,7 +85,7 @@ void set_address_path(prm::Mailbox<prm::kModifyQpIn>& in, const Path& path) {
   in.set(prm::qpc::kRemoteGidLow, halves[1].host());
 }
 
-void set_mac(prm::Mailbox<prm::kModifyQpIn>& in, const Mac& mac) {
+void set_mac(prm::Mailbox<prm::kModifyQpIn>& in, const MacAddress& mac) {
   uint64_t number = 0;
   for (const uint8_t byte : mac) number = number << 8 | byte;
   in.set(prm::qpc::kRemoteMacHigh, static_cast<uint32_t>(number >> 32));

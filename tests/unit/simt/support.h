@@ -11,12 +11,12 @@
 
 namespace peal::simt {
 
-inline void run(const Grid& grid, std::function<void()> lane_body) {
+inline void run(const LaneGrid& grid, std::function<void()> lane_body) {
   launch(grid, std::move(lane_body)).wait();
 }
 
 /// The message of the Error that this grid ends with; empty when it does not.
-inline std::string error_of(const Grid& grid, std::function<void()> lane_body) {
+inline std::string error_of(const LaneGrid& grid, std::function<void()> lane_body) {
   try {
     run(grid, std::move(lane_body));
   } catch (const LaneError& error) {

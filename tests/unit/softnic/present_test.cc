@@ -136,7 +136,7 @@ TEST(Presentation, TakesGidsAsTheyAreWritten) {
 }
 
 TEST(Presentation, MacNamesTheNic) {
-  std::set<Mac> macs;
+  std::set<MacAddress> macs;
   for (const uint16_t lid : {uint16_t{1}, uint16_t{255}, uint16_t{256}, uint16_t{1024}}) {
     macs.insert(mac_of(lid));
     EXPECT_EQ(lid_of(mac_of(lid)), lid);

@@ -24,7 +24,7 @@ struct Seen {
 };
 
 // Every lane writes what it sees into the cell of its place in the grid.
-std::vector<Seen> observe(const Grid& grid) {
+std::vector<Seen> observe(const LaneGrid& grid) {
   std::vector<Seen> seen(grid.blocks.count() * grid.threads.count());
   run(grid, [&seen] {
     const unsigned block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
@@ -35,7 +35,7 @@ std::vector<Seen> observe(const Grid& grid) {
   return seen;
 }
 
-void expect_indices(const Grid& grid) {
+void expect_indices(const LaneGrid& grid) {
   const std::vector<Seen> seen = observe(grid);
   const uint64_t threads = grid.threads.count();
   for (unsigned i = 0; i < seen.size(); ++i) {
@@ -48,7 +48,7 @@ void expect_indices(const Grid& grid) {
   }
 }
 
-Grid cooperative(const Dim3& blocks, const Dim3& threads) {
+LaneGrid cooperative(const Dim3& blocks, const Dim3& threads) {
   return {.blocks = blocks, .threads = threads, .cooperative = true};
 }
 

@@ -63,7 +63,7 @@ Limits with_busy_ms(unsigned busy_ms) {
 }
 
 /// What is said of a lane that loops until it is.
-std::string said_of_a_loop(void (*start)(const Grid& grid, const std::function<void()>& body)) {
+std::string said_of_a_loop(void (*start)(const LaneGrid& grid, const std::function<void()>& body)) {
   const LimitsFor soon(with_busy_ms(5));
   std::atomic<bool> go = false;
   std::string said;
@@ -72,7 +72,7 @@ std::string said_of_a_loop(void (*start)(const Grid& grid, const std::function<v
     said = captured.line();
     go = true;
   });
-  const Grid grid{.blocks = 2, .threads = 3, .kernel = reinterpret_cast<void*>(&spin_by_hand)};
+  const LaneGrid grid{.blocks = 2, .threads = 3, .kernel = reinterpret_cast<void*>(&spin_by_hand)};
   start(grid, [&] {
     if (blockIdx.x == 1 && threadIdx.x == 2) spin_by_hand(go);
   });
@@ -84,8 +84,9 @@ TEST(Watch, TellsOfALaneThatLoopsByItself) {
   if (kThreadSanitized) GTEST_SKIP() << "it holds signals back from a loop that calls nothing";
   // Also where the thread that waits for the grid runs the lane.
   for (const std::string& said :
-       {said_of_a_loop([](const Grid&grid, const auto&body) { run(grid, body); }),
-        said_of_a_loop([](const Grid&grid, const auto&body) { launch_and_wait(grid, body); })}) {
+       {said_of_a_loop([](const LaneGrid&grid, const auto&body) { run(grid, body); }),
+        said_of_a_loop(
+            [](const LaneGrid&grid, const auto&body) { launch_and_wait(grid, body); })}) {
     EXPECT_EQ(said.find("peal: kernel spin_by_hand, block 1, thread 2, has run for 5 ms without"),
               0u)
         << said;
@@ -140,7 +141,7 @@ void crashing_kernel(Way way) {
 }
 
 void run_crashing(Way way) {
-  const Grid grid{
+  const LaneGrid grid{
       .blocks = 2, .threads = {1, 2, 1}, .kernel = reinterpret_cast<void*>(&crashing_kernel<7>)};
   run(grid, [way] { crashing_kernel<7>(way); });
 }
@@ -185,7 +186,7 @@ TEST(CrashDeathTest, SaysThatAStackHasOverflowedAndHowToEnlargeIt) {
 TEST(CrashDeathTest, SaysOneLineThoughManyLanesCrash) {
   if (sanitized()) GTEST_SKIP() << "the sanitizer says so";
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  const Grid grid{.blocks = 16, .threads = 2, .kernel = reinterpret_cast<void*>(&crash_by)};
+  const LaneGrid grid{.blocks = 16, .threads = 2, .kernel = reinterpret_cast<void*>(&crash_by)};
   const LimitsFor many(with_workers(16));
   EXPECT_EXIT(run(grid, [] { crash_by(Way::kStore); }), testing::KilledBySignal(SIGSEGV),
               "^peal: kernel crash_by, block [^\n]*\n$");
@@ -241,7 +242,7 @@ TEST(CrashDeathTest, NamesTheHostsAndKernelsOfASimulation) {
     add(simulation);
     simulation.run();
   };
-  const Grid grid{.blocks = 1, .threads = 1, .kernel = reinterpret_cast<void*>(&crash_by)};
+  const LaneGrid grid{.blocks = 1, .threads = 1, .kernel = reinterpret_cast<void*>(&crash_by)};
   EXPECT_EXIT(simulate([&](Simulation& simulation) {
                 simulation.launch({.name = "PE 2", .device = 2, .pe = 2}, grid,
                                   [] { crash_by(Way::kStore); });
