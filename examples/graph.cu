@@ -17,7 +17,7 @@
 
 namespace {
 
-constexpr uint64_t kRounds = 1000;
+constexpr uint64_t kRounds = 200;
 constexpr size_t kWords = 256;
 
 // Symmetric objects.

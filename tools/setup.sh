@@ -13,7 +13,7 @@ say() { printf '\033[1m==> %s\033[0m\n' "$*"; }
 build_packages=(
   bazel-bootstrap bazel-rules-java bazel-rules-proto bazel-platforms default-jdk-headless
   g++ python3 openmpi-bin libopenmpi-dev libibverbs-dev libboost-context-dev libcli11-dev libfmt-dev
-  libxxhash-dev nettle-dev
+  libxxhash-dev nettle-dev lld
 )
 perf_packages=(nlohmann-json3-dev)
 docs_packages=(python3 python3-sphinx python3-myst-parser furo doxygen)
