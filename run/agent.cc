@@ -91,6 +91,9 @@ class Agent {
         case Note::kStart:
           start(frame->bytes);
           break;
+        case Note::kNotWhole:
+          whole_ = false;
+          break;
         case Note::kSignal:
           asked_to_end_ |= frame->number != SIGUSR1 && frame->number != SIGUSR2;
           for (const auto& one : pes_) one->pe.signal(static_cast<int>(frame->number));
@@ -183,6 +186,7 @@ class Agent {
     hand_on(index, Note::kOutput, one.pe.output);
     hand_on(index, Note::kErrors, one.pe.errors);
     if (*status != 0 && may_replace(one)) return replace(index, *status);
+    whole_ = false;
     channel_.send({Note::kExited, rank_of(index),
                    pack({std::to_string(one.pe.pid()), std::to_string(*status)})});
     one.told = true;
@@ -194,8 +198,7 @@ class Agent {
 
   // Not where the job is to end, nor where it cannot be whole again: a PE has ended for good.
   bool may_replace(const Member& one) const {
-    const bool whole = std::ranges::none_of(pes_, [](const auto& other) { return other->told; });
-    return whole && !ending_ && !asked_to_end_ && one.restarts < share_.restarts;
+    return whole_ && !ending_ && !asked_to_end_ && one.restarts < share_.restarts;
   }
 
   void replace(std::size_t index, int status) {
@@ -249,6 +252,7 @@ class Agent {
   bool connected_ = true;
   bool started_ = false;
   bool ending_ = false;
+  bool whole_ = true;          // no PE has ended for good, on any host
   bool asked_to_end_ = false;  // by a signal: a PE that ends of it is not replaced
   std::optional<Clock::time_point> kill_;
   std::optional<Clock::time_point> give_up_;

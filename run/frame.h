@@ -5,13 +5,14 @@
 // input and output.
 //
 //   head                          agent
-//    | <- "peal-run agent 2\n" --  |      what a login shell prints before is passed over
+//    | <- "peal-run agent 3\n" --  |      what a login shell prints before is passed over
 //    | -- kPrepare (PeRange) ----->  |
 //    | <- kReady (id) -----------  |      the agent of PE 0 makes the job's id
 //    | -- kStart (id) ---------->  |      once all are ready
 //    | <- kOutput, kErrors ------  |      whole lines of one PE
 //    | <- kExited (status) ------  |      a PE's process has ended, after its output
 //    | <- kRestarted (status) ---  |      the same, and another has taken its place
+//    | -- kNotWhole ----------->  |      a PE has ended for good: none is started again
 //    | -- kSignal, kEnd -------->  |
 //    | <- end of the stream -----  |      all PEs have ended; the other way round: end them
 #pragma once
@@ -28,11 +29,12 @@
 
 namespace peal::run {
 
-inline constexpr std::string_view kGreeting = "peal-run agent 2\n";
+inline constexpr std::string_view kGreeting = "peal-run agent 3\n";
 
 enum class Note : std::uint32_t {
   kPrepare = 1,
   kStart,
+  kNotWhole,
   kSignal,  // number: the signal
   kEnd,
   kReady,

@@ -179,6 +179,7 @@ class HeadOfJob {
 
   void bury(RemoteAgent& agent, const Frame& frame) {
     --agent.living;
+    if (options_.restarts > 0) tell_all({Note::kNotWhole, 0, ""});
     const std::vector<std::string> texts = unpack(frame.bytes);
     const int status = std::stoi(texts.at(1));
     if (status == 0) return;
@@ -214,10 +215,13 @@ class HeadOfJob {
     complain(agent);
     if (agent.living <= 0 && (stopped_ || !limit_)) return;
     const int last = agent.first() + agent.host().pes - 1;
-    say("{}: the agent of {}{} {}, before its PEs ended; ending the job", agent.where(),
+    say("{}: the agent of {}{} {}, before its PEs ended; ending the job{}", agent.where(),
         last == agent.first() ? fmt::format("PE {}", last)
                               : fmt::format("PEs {}-{}", agent.first(), last),
-        agent.host().remote() ? fmt::format(" ({})", options_.shell[0]) : "", how);
+        agent.host().remote() ? fmt::format(" ({})", options_.shell[0]) : "", how,
+        options_.restarts > 0
+            ? ": a PE is started again on its own host only; run the job without that host"
+            : "");
     stop(kFailed);
   }
 

@@ -255,6 +255,20 @@ wait_gone $launcher "peal-run without its agent"
 wait $launcher
 [ $? = 1 ] || fail "a broken connection: exit code not 1"
 says "host a: the agent of PEs 0-1 ($ssh) was killed by signal 9 (Killed), before its PEs ended"
+# Where a PE has ended for good no PE is started again, on other hosts neither. The agent of host a is gone when peal-run
+# has heard of the end of PE 0.
+"$run" "${remote[@]}" -x block --hosts a:1,b:1 --restart 1 bash -c "[ \$PEAL_TCP_RANK = 0 ] && exit 0
+  trap 'exit 3' USR1; $said; read x <>\$block & wait" >out 2>err &
+launcher=$!
+exec 8<ready
+read -r -u 8
+exec 8<&-
+timeout 100 sh -c "until [ \$(wc -w </proc/$launcher/task/$launcher/children) = 1 ]; do :; done" || fail "the agent of PE 0 stays"
+kill -USR1 $launcher
+wait_gone $launcher "peal-run without PE 0"
+wait $launcher
+[ $? = 3 ] || fail "a PE that failed where another had ended: $(cat out err)"
+! grep -q 'started again' err || fail "started again, though PE 0 had ended for good: $(cat err)"
 # And when the launcher is killed.
 killed_launcher "${remote[@]}" -x block --hosts a:1,b:1 bash -c "exec 7>alive; $said; read x <>\$block"
 
