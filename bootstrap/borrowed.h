@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "host/bootstrap.h"
@@ -23,6 +24,7 @@ class BorrowedBootstrap : public Bootstrap {
   int rank() const override { return group_.rank(); }
   int size() const override { return group_.size(); }
   void name_calls(std::string_view name) override { group_.name_calls(name); }
+  void name_hosts(std::vector<std::string> hosts) override { group_.name_hosts(std::move(hosts)); }
   void allgather(std::span<const std::byte> mine, std::span<std::byte> all) override {
     group_.allgather(mine, all);
   }

@@ -125,6 +125,17 @@ void Star::name_calls(std::string_view name) {
   name.copy(name_.data(), name_.size());
 }
 
+std::string Star::name(std::span<const int> ranks) const {
+  std::vector<std::string> hosts;
+  for (const int rank : ranks) {
+    if (hosts_.size() <= static_cast<std::size_t>(rank)) continue;
+    const std::string& host = hosts_[static_cast<std::size_t>(rank)];
+    if (std::ranges::find(hosts, host) == hosts.end()) hosts.push_back(host);
+  }
+  return fmt::format("{}{}{}", name_ranks(ranks, size()), hosts.empty() ? "" : " on ",
+                     fmt::join(hosts, ", "));
+}
+
 void Star::allgather(std::span<const std::byte> mine, std::span<std::byte> all) {
   const auto ranks = static_cast<std::size_t>(size());
   if (all.size() != mine.size() * ranks) {
@@ -189,7 +200,7 @@ void Star::gather(const FrameHeader& call, std::span<const std::byte> mine,
         if (!came[static_cast<std::size_t>(r)]) absent.push_back(r);
       }
       give_up(ErrorCode::kTimeout, fmt::format("{}: {} did not arrive within {}", name_call(call),
-                                               name_ranks(absent, size()), name_time(deadline_)));
+                                               name(absent), name_time(deadline_)));
     }
     admit(call, *event, all);
     came[static_cast<std::size_t>(event->peer)] = true;
@@ -202,7 +213,7 @@ void Star::gather(const FrameHeader& call, std::span<const std::byte> mine,
 // Takes one rank's request for `call`, or breaks the group. A rank that was lost after its request
 // counts as lost too: it cannot have left in order before the answer.
 void Star::admit(const FrameHeader& call, const Event& event, std::span<std::byte> all) {
-  const std::string who = fmt::format("rank {} of {}", event.peer, size());
+  const std::string who = name(event.peer);
   if (event.lost) {
     give_up(ErrorCode::kPeerLost, fmt::format("{}: {} died or disconnected", name_call(call), who));
   }
@@ -226,7 +237,7 @@ void Star::admit(const FrameHeader& call, const Event& event, std::span<std::byt
     const bool root_left = call.kind == FrameKind::kLeave;
     give_up(ErrorCode::kPeerLost,
             fmt::format("{}: {} has left the group", name_call(root_left ? header : call),
-                        root_left ? fmt::format("rank 0 of {}", size()) : who));
+                        root_left ? name(0) : who));
   }
   if (header.kind != call.kind || header.call != call.call || header.bytes != call.bytes ||
       family_of(header.name) != family_of(call.name)) {
@@ -247,11 +258,11 @@ void Star::ask(const FrameHeader& call, std::span<const std::byte> mine, std::sp
   for (;;) {
     const std::optional<Event> event = next(until, deadline_ + kGrace);
     if (!event) {
-      fail(ErrorCode::kTimeout, "{}: rank 0 of {} did not {} within {}", name_call(call), size(),
+      fail(ErrorCode::kTimeout, "{}: {} did not {} within {}", name_call(call), name(0),
            present ? "answer" : "arrive", name_time(deadline_));
     }
     if (event->lost) {
-      fail(ErrorCode::kPeerLost, "{}: rank 0 of {} died or disconnected", name_call(call), size());
+      fail(ErrorCode::kPeerLost, "{}: {} died or disconnected", name_call(call), name(0));
     }
     const auto [header, payload] = parse(*event);
     switch (header.kind) {
@@ -262,7 +273,7 @@ void Star::ask(const FrameHeader& call, std::span<const std::byte> mine, std::sp
         continue;
       case FrameKind::kQuit:
       case FrameKind::kAbort:
-        fail(ErrorCode::kPeerLost, "{}: rank 0 of {} {}{}", name_call(call), size(),
+        fail(ErrorCode::kPeerLost, "{}: {} {}{}", name_call(call), name(0),
              header.kind == FrameKind::kAbort ? "aborted: " : "", text_of(payload));
       case FrameKind::kFailure:
         throw Error(static_cast<ErrorCode>(header.code), text_of(payload));

@@ -18,6 +18,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/forks.h"
@@ -72,6 +73,7 @@ class Star : public Bootstrap {
   int rank() const override { return wire_->rank(); }
   int size() const override { return wire_->size(); }
   void name_calls(std::string_view name) override;
+  void name_hosts(std::vector<std::string> hosts) override { hosts_ = std::move(hosts); }
   void allgather(std::span<const std::byte> mine, std::span<std::byte> all) override;
   void barrier() override { collective(FrameKind::kBarrier, {}, {}); }
   void end(const std::function<bool()>& go_on = {}) override;
@@ -101,12 +103,16 @@ class Star : public Bootstrap {
   void say_farewell(FrameKind kind, const std::string& text);
   void ask(const FrameHeader& call, std::span<const std::byte> mine, std::span<std::byte> all);
   void tell_all(std::span<const std::byte> message);
+  /// name_ranks(), and on which hosts they are, where that is known.
+  std::string name(std::span<const int> ranks) const;
+  std::string name(int rank) const { return name(std::span(&rank, 1)); }
 
   std::unique_ptr<Wire> wire_;
   Deadline deadline_;
   const Maker maker_;
   std::function<bool()> go_on_;  // of the call under way
   CallName name_{};
+  std::vector<std::string> hosts_;  // by rank
   std::uint64_t calls_ = 0;
   std::optional<Error> broken_;
 };

@@ -37,6 +37,10 @@ class Bootstrap {
   /// themselves.
   virtual void name_calls([[maybe_unused]] std::string_view name) {}
 
+  /// What the rank's hosts call themselves, by rank, for errors from now on: "rank 2 of 3 on
+  /// node2". Not collective. By default nothing: errors tell ranks alone.
+  virtual void name_hosts([[maybe_unused]] std::vector<std::string> hosts) {}
+
   /// Gathers `mine` from every rank into `all`, in rank order. all.size() == size() * mine.size(),
   /// equal on all ranks.
   virtual void allgather(std::span<const std::byte> mine, std::span<std::byte> all) = 0;

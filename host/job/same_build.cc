@@ -45,11 +45,15 @@ Build Build::here() {
   return mine;
 }
 
-void require_same_build(Bootstrap& group, const Build& mine) {
+std::vector<std::string> require_same_build(Bootstrap& group, const Build& mine) {
   const std::vector<Build> all = gather(group, mine);
   const auto differs = [&all](const Build& one) { return one.identity != all[0].identity; };
   const auto other = std::ranges::find_if(all, differs);
-  if (other == all.end()) return;
+  if (other == all.end()) {
+    std::vector<std::string> hosts;
+    for (const Build& one : all) hosts.push_back(shown(one.host));
+    return hosts;
+  }
   const auto count = std::ranges::count_if(all, differs);
   fail(ErrorCode::kConfiguration,
        "PE {} on {} runs {}; PE 0 on {} runs {}{}: install one build of peal on all hosts of the "

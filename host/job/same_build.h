@@ -8,6 +8,8 @@
 #pragma once
 
 #include <array>
+#include <string>
+#include <vector>
 
 #include "host/bootstrap.h"
 
@@ -15,7 +17,7 @@ namespace peal {
 
 /// Goes up by one with each change of what PEs exchange: in bytes, meaning or order, by bootstrap,
 /// channel, NIC or mapped memory. It tells builds of one version apart.
-inline constexpr int kProtocol = 2;
+inline constexpr int kProtocol = 3;
 
 /// What one process tells of its build: text that any build and architecture reads.
 struct Build {
@@ -27,8 +29,8 @@ struct Build {
 };
 static_assert(sizeof(Build) == 128, "all builds exchange as much, for ever");
 
-/// Collective. Returns where the identities of all PEs are the same; else throws kConfiguration on
-/// all of them.
-void require_same_build(Bootstrap& group, const Build& mine = Build::here());
+/// Collective. Answers by PE whose process it is, where the identities of all PEs are the same;
+/// else throws kConfiguration on all of them.
+std::vector<std::string> require_same_build(Bootstrap& group, const Build& mine = Build::here());
 
 }  // namespace peal

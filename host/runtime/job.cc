@@ -7,6 +7,8 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <iterator>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -81,7 +83,11 @@ std::unique_ptr<Bootstrap> agreed(std::unique_ptr<Bootstrap> bootstrap, const Co
                                   Target target) {
   if (bootstrap == nullptr) fail(ErrorCode::kInvalidArgument, "Runtime: the bootstrap is null");
   bootstrap->name_calls("start");
-  require_same_build(*bootstrap);
+  std::vector<std::string> hosts = require_same_build(*bootstrap);
+  // On one host its name says nothing.
+  if (std::ranges::count(hosts, hosts[0]) != std::ssize(hosts)) {
+    bootstrap->name_hosts(std::move(hosts));
+  }
   agree_on_settings(*bootstrap, config, target);
   return bootstrap;
 }

@@ -105,7 +105,7 @@ def lose_a_pe(machines, launcher):
         said = machines.start(1, "cat /run/said.0")
         finish(machines, [said])
         # The job's messages and the bootstrap's race.
-        words = "PE 1 on host2 ended before the job did|rank 1 of 2 died"
+        words = "PE 1 on host2 ended before the job did|rank 1 of 2 on host2 died"
         require([said], re.search(words, said.text()), words)
 
 

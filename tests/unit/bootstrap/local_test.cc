@@ -136,6 +136,30 @@ TEST(Star, LeavesAConnectionWhoseEndItHasReadForOthersToPoll) {
   });
 }
 
+TEST(Star, NamesHostsWhereTheyAreKnown) {
+  run_threads(4, [](Bootstrap& group) {
+    group.name_hosts({"node0", "node1", "node1", "node2"});
+    group.barrier();
+    if (group.rank() == 3) return;
+    const Error lost = error_of([&] { group.barrier(); });
+    expect_error(lost, ErrorCode::kPeerLost,
+                 {"barrier #1: rank 3 of 4 on node2 died or disconnected"});
+  });
+  std::promise<void> heard;
+  std::shared_future<void> all_heard = heard.get_future().share();
+  run_threads(
+      4,
+      [&](Bootstrap& group) {
+        group.name_hosts({"node0", "node1", "node1", "node2"});
+        if (group.rank() != 0) return all_heard.wait();
+        const Error late = error_of([&] { group.barrier(); });
+        expect_error(late, ErrorCode::kTimeout,
+                     {"barrier #0: ranks 1-3 of 4 on node1, node2 did not arrive"});
+        heard.set_value();
+      },
+      milliseconds(200));
+}
+
 TEST(RunThreads, RefusesNoRanksAndUnboundedDeadlines) {
   const auto nothing = [](Bootstrap&) {};
   EXPECT_EQ(error_of([&] { run_threads(0, nothing); }).code(), ErrorCode::kInvalidArgument);
