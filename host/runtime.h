@@ -41,6 +41,7 @@ namespace peal {
 #define PEAL_TARGET (PEAL_CUDA ? ::peal::Target::kGpu : ::peal::Target::kCpu)
 
 class Runtime;
+struct Beginning;  // host/runtime/job.h
 
 namespace detail {
 
@@ -327,10 +328,17 @@ class Runtime {
   /// which all of them, as many as before and under the same numbers, come together; peal::rejoin()
   /// passes the one of peal-run. It is called once this PE's part in the job so far has ended: what
   /// the heap held is gone, as are contexts, teams and windows, which the program must hold no
-  /// more. No kernel may be running on this PE. Throws kInvalidArgument, and the job stays as it
-  /// was, where no PE has ended; what `meet` throws, and what a start does (kPeerLost where one
-  /// more PE ends meanwhile): then this may be called again, and nothing else.
+  /// more. No kernel may be running on this PE. Waits a little for the end of a PE to be noticed;
+  /// where a kernel has run into its NIC's error or its deadline, and there are other hosts,
+  /// Config::host_timeout longer. Throws kInvalidArgument, and the job stays as it was, where no PE
+  /// has ended; what `meet` throws, and what a start does (kPeerLost where one more PE ends
+  /// meanwhile): then this may be called again, and nothing else.
   void rejoin(const std::function<std::unique_ptr<Bootstrap>(const Config&)>& meet);
+
+  /// How often the job was rejoined, the same on all PEs: 0 from its start on, more after each
+  /// rejoin(). A new process learns it from the others; where none of them has lived before, it is
+  /// 0 again.
+  uint64_t epoch() const;
 
   /// Ends every wait of every kernel on every context, on all PEs, with kAborted; their failure()
   /// says which PE called and why. Not collective, never blocks, works when a PE is dead, harms
@@ -361,9 +369,9 @@ class Runtime {
   Parts& parts(const char* call = __builtin_FUNCTION()) const;
   void leave(std::unique_ptr<Parts> ending) const noexcept;
 
-  struct Beginning;
   std::unique_ptr<Parts> parts_;
   std::shared_ptr<const Beginning> again_;       // of a rejoin() that is to be repeated
+  std::string ended_;                            // before that: "PE 2 on node2"
   int exceptions_ = std::uncaught_exceptions();  // at construction: one more ends it
 };
 

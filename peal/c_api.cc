@@ -130,14 +130,23 @@ std::string sentence(const char* what) {
   return fmt::format("{}: {}", call, text);
 }
 
-Runtime& initialised(const char* call) {
+namespace {
+
+// Which may be between a rejoin() that failed and the next.
+Runtime& begun(const char* call) {
   call_of_thread = call;
   if (!runtime()) {
     fail(ErrorCode::kInvalidArgument, "{}: {}", call,
          process().ended ? "this PE has ended: by peal_finalize(), or with the process"
                          : "call peal_init() first");
   }
-  runtime()->require(call);
+  return *runtime();
+}
+
+}  // namespace
+
+Runtime& initialised(const char* call) {
+  begun(call).require(call);
   return *runtime();
 }
 
@@ -202,6 +211,17 @@ int peal_my_pe() {
 
 int peal_n_pes() {
   return guarded(-1, [] { return initialised("peal_n_pes").n_pes(); });
+}
+
+int peal_rejoin() {
+  return guarded(-1, [] {
+    peal::rejoin(peal::c::begun("peal_rejoin"));
+    return 0;
+  });
+}
+
+long long peal_epoch() {
+  return guarded(-1LL, [] { return static_cast<long long>(initialised("peal_epoch").epoch()); });
 }
 
 void* peal_malloc(size_t bytes) {

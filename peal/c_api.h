@@ -70,6 +70,19 @@ void* peal_calloc_host(size_t count, size_t bytes);
 /** Collective: gives symmetric memory back. NULL is no block, and no error, if all PEs give it. */
 int peal_free(void* pointer);
 
+/** Begins anew after the end of a PE, with a process in its place (peal-run --restart N).
+ * Collective among the PEs that live; each new process calls peal_init(). What there was is gone,
+ * as after peal_finalize(): symmetric memory, windows, teams, tickets, peal_own_stream(). No kernel
+ * may be running on this PE. -1 and PEAL_ERROR_INVALID_ARGUMENT where all PEs live,
+ * PEAL_ERROR_UNSUPPORTED in a job of another launcher: then nothing has changed. After any other
+ * error, such as PEAL_ERROR_PEER_LOST where one more PE ended meanwhile, it may be called again,
+ * and until it succeeds all other calls fail. */
+int peal_rejoin(void);
+
+/** How often the job was rejoined, the same on all PEs: 0 from its start on, more after each
+ * peal_rejoin(); a new process learns it from the others. -1 before peal_init. */
+long long peal_epoch(void);
+
 /** What this PE's address of symmetric memory stands for at `pe`, for loads and stores of this PE;
  * NULL, and no error, where only the NIC reaches it, and for what is not symmetric. */
 void* peal_ptr(const void* symmetric, int pe);

@@ -32,8 +32,9 @@ Runtime start(Target target = PEAL_TARGET);
 /// The same with a configuration at hand.
 Runtime start(const Config& config, Target target = PEAL_TARGET);
 
-/// Runtime::rejoin() in a job of peal-run --restart, or of PEAL_TCP_ID: waits for the new processes
-/// until PEAL_BOOTSTRAP_TIMEOUT. Throws kUnsupported in a job that was started otherwise.
+/// Runtime::rejoin() in a job of peal-run --restart, or of PEAL_TCP_ID, on one host or several:
+/// waits for the new processes until PEAL_BOOTSTRAP_TIMEOUT. PE 0's starts on the host where it
+/// was. Throws kUnsupported in a job that was started otherwise.
 void rejoin(Runtime& runtime);
 
 /// One PE of a group that is there already: of bootstrap::run_threads, run_processes or the user's

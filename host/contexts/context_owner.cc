@@ -181,8 +181,8 @@ size_t ContextTable::bytes(int n_pes) {
   return kMaxContexts * (sizeof(ContextWords) + static_cast<size_t>(n_pes) * sizeof(uint32_t));
 }
 
-ContextTable::ContextTable(Backing memory, int n_pes)
-    : memory_(std::move(memory)), n_pes_(static_cast<size_t>(n_pes)) {}
+ContextTable::ContextTable(Backing memory, int n_pes, uint32_t generation)
+    : memory_(std::move(memory)), n_pes_(static_cast<size_t>(n_pes)), generation_(generation) {}
 
 ContextWords& ContextTable::words(uint32_t slot) const {
   return reinterpret_cast<ContextWords*>(memory_.address())[slot];

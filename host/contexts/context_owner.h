@@ -114,8 +114,8 @@ class ContextOwner {
 class ContextTable {
  public:
   static size_t bytes(int n_pes);
-  /// `memory` has bytes(n_pes) and is zero.
-  ContextTable(Backing memory, int n_pes);
+  /// `memory` has bytes(n_pes) and is zero. `generation` is where recoveries begin to count.
+  ContextTable(Backing memory, int n_pes, uint32_t generation = 0);
 
   ContextWords& words(uint32_t slot) const;
   /// A word for each PE: not 0 when kernels of the slot's context want a link to that PE.
@@ -149,7 +149,7 @@ class ContextTable {
   std::vector<Failure> reported() const;
   void forget_reported();
 
-  /// Recoveries so far; alike on all PEs.
+  /// Counts recoveries; alike on all PEs.
   uint32_t generation() const { return generation_; }
   /// Waits for the visits of for_each() that have begun.
   void next_generation() {
@@ -160,7 +160,7 @@ class ContextTable {
  private:
   Backing memory_;
   size_t n_pes_;
-  std::atomic<uint32_t> generation_{0};
+  std::atomic<uint32_t> generation_;
   mutable std::mutex mutex_;  // guards what follows
   std::array<std::weak_ptr<ContextOwner>, kMaxContexts> contexts_;
   std::vector<Failure> reported_;

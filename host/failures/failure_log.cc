@@ -105,11 +105,12 @@ Failure FailureLog::earliest() const {
   }
   if (!lost.empty() && !closing_) {
     const int pe = lost.front();
-    stops.push_back(
-        {.status = Status::kPeerLost,
-         .pe = pe,
-         .time_ns = lost_ns_,
-         .text = fmt::format("{} ended before the job did{}", group_.name_of(pe), how_left(pe))});
+    stops.push_back({.status = Status::kPeerLost,
+                     .pe = pe,
+                     .time_ns = lost_ns_,
+                     .text = fmt::format("{} {}{}", group_.name_of(pe),
+                                         rejoins(pe) ? "left the job" : "ended before the job did",
+                                         how_left(pe))});
   }
   if (std::optional<Failure> vain = vain_waits_.failure(); vain && !closing_) {
     stops.push_back(std::move(*vain));
@@ -257,6 +258,11 @@ std::string FailureLog::how_left(int pe) const {
   return how ? ": it " + describe(*how) : "";
 }
 
+bool FailureLog::rejoins(int pe) const {
+  const std::optional<Departure> how = group_.departure(pe);
+  return how && how->how == Departure::How::kRejoins;
+}
+
 void FailureLog::peer_lost(int pe, int pid) {
   // What a PE told itself says more, but where it has died while it waited for the others.
   const std::optional<Departure> told = group_.departure(pe);
@@ -287,8 +293,9 @@ void FailureLog::lose(int pe) {
   if (!group_.lost(pe) || closing_) return;  // at the end, leaving is no failure
   uint64_t never = 0;
   if (!lost_ns_.compare_exchange_strong(never, monotonic_ns())) return;  // the first one tells
-  log_.error("runtime", "{} (process {}) has ended before the job did{}; all waits end with \"{}\"",
-             group_.name_of(pe), group_.places()[static_cast<size_t>(pe)].pid, how_left(pe),
+  log_.error("runtime", "{} (process {}) has {}{}; all waits end with \"{}\"", group_.name_of(pe),
+             group_.places()[static_cast<size_t>(pe)].pid,
+             rejoins(pe) ? "left the job" : "ended before the job did", how_left(pe),
              to_string(Status::kPeerLost));
   contexts_.stop_all(Status::kPeerLost);
   look_now();

@@ -115,6 +115,8 @@ class FailureLog {
   void say_first();
   void lose(int pe);
   std::string how_left(int pe) const;
+  /// It has left the job to meet all again, and its process lives.
+  bool rejoins(int pe) const;
   void tell_callback(std::unique_lock<std::mutex>& lock);
   void attempt(const std::function<void()>& body) const;
   void look_now();

@@ -25,7 +25,7 @@ uint64_t packed(uint64_t high, Departure::How how) {
 
 std::optional<Departure> unpacked(uint64_t how, uint64_t code, std::string_view text) {
   const auto known = static_cast<Departure::How>(static_cast<uint32_t>(how));
-  if (known > Departure::How::kSilent) return std::nullopt;
+  if (known > Departure::How::kRejoins) return std::nullopt;
   return Departure{known, static_cast<int>(code), std::string(text)};
 }
 
@@ -55,6 +55,8 @@ std::string describe(const Departure& departure) {
     case Departure::How::kSilent:
       return fmt::format("has not answered for {} ms, nor has any PE of its host{}", code,
                          departure.text.empty() ? "" : ": " + departure.text);
+    case Departure::How::kRejoins:
+      return "waits in rejoin() for the others";
   }
   return "has left";
 }

@@ -25,6 +25,7 @@ struct Departure {
     kKilled,      // by signal `code`
     kEnded,       // somehow: its host says that the process is gone
     kSilent,      // its host has not answered for `code` ms; `text` says where
+    kRejoins,     // its process lives, and waits in rejoin() for the others
   };
   How how = How::kFinalized;
   int code = 0;

@@ -27,6 +27,16 @@ constexpr size_t kTold =
 
 DepartureView view_of(const Departure& how) { return {how.how, how.code, how.text}; }
 
+// What a PE tells that leaves, and has heard of a loss. Views of both.
+Leaving because_of(const std::optional<std::pair<int, Departure>>& loss, const Departure& how) {
+  Leaving leaving{.own = view_of(how)};
+  if (loss) {
+    leaving.lost_pe = loss->first;
+    leaving.loss = view_of(loss->second);
+  }
+  return leaving;
+}
+
 }  // namespace
 
 LiveGroup::LiveGroup(std::unique_ptr<Bootstrap> all, std::chrono::milliseconds deadline,
@@ -110,11 +120,7 @@ void LiveGroup::await_departures(const std::function<bool()>& go_on) {
 void LiveGroup::leave(const Departure& how, const std::function<void()>& still_waiting) {
   leaving_ = true;
   const auto loss = first_loss();
-  Leaving leaving{.own = view_of(how)};
-  if (loss) {
-    leaving.lost_pe = loss->first;
-    leaving.loss = view_of(loss->second);
-  }
+  const Leaving leaving = because_of(loss, how);
   if (!how.in_order()) {
     say_last(leaving);
     return quit(describe(how));
@@ -141,6 +147,13 @@ void LiveGroup::leave(const Departure& how, const std::function<void()>& still_w
     say_last({.own = {Departure::How::kException, 0, why}});
     throw Error(error.code(), why);
   }
+}
+
+void LiveGroup::leave_for_rejoin() const {
+  auto loss = first_loss();
+  const std::vector<int> lost = lost_pes();
+  if (!loss && !lost.empty()) loss.emplace(lost.front(), Departure{.how = Departure::How::kEnded});
+  say_last(because_of(loss, {.how = Departure::How::kRejoins}));
 }
 
 void LiveGroup::announce(Departure::How how, int code, std::string_view text) const noexcept {

@@ -66,6 +66,9 @@ class LiveGroup : public Bootstrap {
   /// `still_waiting` is called each time that the deadline has passed. Not in order: waits for
   /// nobody, but 100 ms for room in the others' sockets.
   void leave(const Departure& how, const std::function<void()>& still_waiting);
+  /// Tells the others that this PE waits for all in another group, and of whose loss it has heard:
+  /// one of another host may not know of that yet. Waits as what is not in order.
+  void leave_for_rejoin() const;
   /// Tells the others, within 100 ms; those of other hosts need not hear. For signal handlers, too.
   void announce(Departure::How how, int code, std::string_view text) const noexcept;
 

@@ -138,11 +138,21 @@ MemoryFabric::Memory MemoryFabric::open(JobMembership& job) {
   return memory;
 }
 
+namespace {
+
+// A NIC may number the queues of a rejoined job as those of before. Their packets begin elsewhere,
+// so that what another host sent before is out of sequence.
+uint32_t first_generation(const JobMembership& job) {
+  return static_cast<uint32_t>(job.epoch << 16);
+}
+
+}  // namespace
+
 MemoryFabric::MemoryFabric(JobMembership& job) : MemoryFabric(job, open(job)) {}
 
 MemoryFabric::MemoryFabric(JobMembership& job, Memory memory)
     : gpu(std::move(memory.gpu)),
-      slots(std::move(memory.words), job.group.size()),
+      slots(std::move(memory.words), job.group.size(), first_generation(job)),
       heap(std::move(memory.heap), job.group, std::move(memory.extents)),
       ways(job, gpu, heap),
       tables(together(job.group,

@@ -21,19 +21,24 @@ namespace peal {
 namespace {
 
 // Settings that must be alike beside those that are told with their values; in the order of
-// Agreement::others.
+// Settings::others.
 constexpr std::array kAlike = {
     "PEAL_TRANSPORT", "PEAL_RELAXED_ORDERING", "PEAL_SIGNAL_OPS", "PEAL_SELF_TEST",  "PEAL_CHECK",
     "PEAL_CONNECT",   "PEAL_ALGORITHM",        "PEAL_HEAP_LIMIT", "PEAL_TEAM_MEMORY"};
 
 // What all PEs must have alike; compared at start-up.
-struct Agreement {
+struct Settings {
   uint64_t heap_bytes;
   int queues;
   int depth;
   Target target;
   std::array<uint64_t, kAlike.size()> others;
-  bool operator==(const Agreement&) const = default;
+  bool operator==(const Settings&) const = default;
+};
+
+struct Told {
+  Settings settings;
+  uint64_t epoch;
 };
 
 // The two ends of a queue may be carried differently: what matters is whether a NIC is wanted.
@@ -43,20 +48,21 @@ TransportKind agreed_kind(TransportKind kind) {
 
 const char* target_name(Target target) { return target == Target::kGpu ? "a GPU" : "a CPU"; }
 
+Settings settings_of(const Config& config, Target target) {
+  nic::HcaList::from(config, true);  // a wrong PEAL_HCA is refused also where no NIC is needed
+  const auto word = [](auto value) { return static_cast<uint64_t>(value); };
+  return {
+      config.heap_size,
+      config.queues,
+      config.queue_depth,
+      target,
+      {word(agreed_kind(config.transport)), word(config.relaxed_ordering), word(config.signal_ops),
+       word(config.self_test), word(config.check), word(config.connect),
+       word(config.algorithm.word()), config.heap_limit, config.team_memory}};
+}
+
 // Throws, on all PEs the same, where what must be set alike is not.
-void agree_on_settings(Bootstrap& group, const Config& config, Target target) {
-  const std::vector<Agreement> all = gather_together(group, [&] {
-    nic::HcaList::from(config, true);  // a wrong PEAL_HCA is refused also where no NIC is needed
-    const auto word = [](auto value) { return static_cast<uint64_t>(value); };
-    return Agreement{
-        config.heap_size,
-        config.queues,
-        config.queue_depth,
-        target,
-        {word(agreed_kind(config.transport)), word(config.relaxed_ordering),
-         word(config.signal_ops), word(config.self_test), word(config.check), word(config.connect),
-         word(config.algorithm.word()), config.heap_limit, config.team_memory}};
-  });
+void require_alike(const std::vector<Settings>& all, const Config& config) {
   for (size_t pe = 0; pe < all.size(); ++pe) {
     if (all[pe] == all[0]) continue;
     if (all[pe].target != all[0].target) {
@@ -79,8 +85,10 @@ void agree_on_settings(Bootstrap& group, const Config& config, Target target) {
   }
 }
 
-std::unique_ptr<Bootstrap> agreed(std::unique_ptr<Bootstrap> bootstrap, const Config& config,
-                                  Target target) {
+}  // namespace
+
+JobMembership::Agreed JobMembership::agree(std::unique_ptr<Bootstrap> bootstrap,
+                                           const Beginning& beginning) {
   if (bootstrap == nullptr) fail(ErrorCode::kInvalidArgument, "Runtime: the bootstrap is null");
   bootstrap->name_calls("start");
   std::vector<std::string> hosts = require_same_build(*bootstrap);
@@ -88,18 +96,29 @@ std::unique_ptr<Bootstrap> agreed(std::unique_ptr<Bootstrap> bootstrap, const Co
   if (std::ranges::count(hosts, hosts[0]) != std::ssize(hosts)) {
     bootstrap->name_hosts(std::move(hosts));
   }
-  agree_on_settings(*bootstrap, config, target);
-  return bootstrap;
+  const std::vector<Told> all = gather_together(*bootstrap, [&] {
+    return Told{settings_of(beginning.config, beginning.target), beginning.epoch};
+  });
+  std::vector<Settings> settings;
+  uint64_t epoch = 0;
+  for (const Told& one : all) {
+    settings.push_back(one.settings);
+    epoch = std::max(epoch, one.epoch);
+  }
+  require_alike(settings, beginning.config);
+  return {std::move(bootstrap), epoch};
 }
 
-}  // namespace
+JobMembership::JobMembership(std::unique_ptr<Bootstrap> bootstrap, const Beginning& beginning)
+    : JobMembership(agree(std::move(bootstrap), beginning), beginning) {}
 
-JobMembership::JobMembership(std::unique_ptr<Bootstrap> bootstrap, const Config& c, Target t)
-    : config(c),
-      target(t),
-      group(agreed(std::move(bootstrap), c, t),
-            std::chrono::duration_cast<std::chrono::milliseconds>(c.bootstrap_timeout),
-            c.interface),
-      log(c.log, group.rank()) {}
+JobMembership::JobMembership(Agreed agreed, const Beginning& beginning)
+    : config(beginning.config),
+      target(beginning.target),
+      epoch(agreed.epoch),
+      group(std::move(agreed.group),
+            std::chrono::duration_cast<std::chrono::milliseconds>(config.bootstrap_timeout),
+            config.interface),
+      log(config.log, group.rank()) {}
 
 }  // namespace peal

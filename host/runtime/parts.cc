@@ -85,8 +85,8 @@ std::string text_of_current_exception() {
 
 }  // namespace
 
-Runtime::Parts::Parts(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Target target)
-    : job(std::move(bootstrap), config, target),
+Runtime::Parts::Parts(std::unique_ptr<Bootstrap> bootstrap, const Beginning& beginning)
+    : job(std::move(bootstrap), beginning),
       fabric(job),
       context_parts(ContextParts::make(job, fabric)),
       services(Services::start(job, fabric, *context_parts)) {
@@ -176,6 +176,7 @@ void Runtime::Parts::end(const Departure& how) {
 void Runtime::Parts::let_go() {
   services->calls.finish();
   if (ended.exchange(true)) return;
+  job.group.leave_for_rejoin();
   end_flight();
 }
 

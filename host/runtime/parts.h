@@ -23,7 +23,7 @@ namespace peal {
 // Destroyed in reverse.
 struct Runtime::Parts {
   /// Collective.
-  Parts(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Target target);
+  Parts(std::unique_ptr<Bootstrap> bootstrap, const Beginning& beginning);
   ~Parts();
   Parts(const Parts&) = delete;
   Parts& operator=(const Parts&) = delete;
@@ -54,8 +54,8 @@ struct Runtime::Parts {
   /// for what kernels and streams still do, and for the others' end. Throws kPeerLost, kTimeout;
   /// kSystem for a failure that nobody has been told of.
   void end(const Departure& how);
-  /// Ends this PE's part in a job that has lost a PE, for rejoin(): tells nobody, waits for what
-  /// streams still do.
+  /// Ends this PE's part in a job that has lost a PE, for rejoin(): waits for what streams still
+  /// do, and tells the others, whose waits for this PE would not end.
   void let_go();
   /// The same as end(); says what it would throw, and answers false then.
   bool end_and_say(const Departure& how) noexcept;

@@ -9,7 +9,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/patience.h"
 #include "host/base/error.h"
@@ -74,17 +77,56 @@ int one_that_answers(const LiveGroup& group, const std::vector<int>& pes) {
   return answers == pes.end() ? -1 : *answers;
 }
 
-}  // namespace
+// Names the PEs that have ended, once some are missing. A kernel that cannot reach a host hears
+// from its NIC before the host is silent for long enough.
+std::string await_end_of_some(const JobMembership& job, const FailureLog& failures) {
+  const LiveGroup& group = job.group;
+  const auto missing = [&] {
+    std::vector<int> pes = group.masked_pes();
+    for (const int pe : group.lost_pes()) pes.push_back(pe);
+    return pes;
+  };
+  const auto noticed = [&](std::chrono::microseconds time) {
+    return peal::wait_until([&] { return !missing().empty(); },
+                            std::chrono::steady_clock::now() + time);
+  };
+  const auto of_nic = [&] {
+    const Status failed = failures.first().status;
+    return failed == Status::kQueueError || failed == Status::kTimeout;
+  };
+  const bool late = group.channel().udp() != nullptr;
+  if (!noticed(kUntilNoticed) && !(late && of_nic() && noticed(job.config.host_timeout))) {
+    fail(ErrorCode::kInvalidArgument,
+         "rejoin: all {} PEs live, and none is to be replaced: end a process first", group.size());
+  }
+  std::string names;
+  for (const int pe : missing()) {
+    const std::optional<Departure> how = group.departure(pe);
+    if (how && how->how == Departure::How::kRejoins) continue;  // it lives, and came first
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", group.name_of(pe));
+  }
+  return names;
+}
 
-// What a start needs, while there are no parts.
-struct Runtime::Beginning {
-  Config config;
-  Target target;
-};
+// Who did not come is known by rank alone; where it was helps a person.
+template <class Meet>
+std::unique_ptr<Bootstrap> meet_in_place_of(const std::string& ended, const Meet& meet) {
+  try {
+    return meet();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kTimeout || ended.empty()) throw;
+    throw Error(error.code(),
+                fmt::format("{}; rejoin() was called without {}: a new process in the place of "
+                            "each has to start, and all others call rejoin()",
+                            error.what(), ended));
+  }
+}
+
+}  // namespace
 
 Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Target target) {
   const nvtx::Range range("peal: start");
-  parts_ = std::make_unique<Parts>(std::move(bootstrap), config, target);
+  parts_ = std::make_unique<Parts>(std::move(bootstrap), Beginning{config, target});
   parts().job.group.name_calls("");
   if (config.info) parts().report();
 }
@@ -94,11 +136,16 @@ Runtime::Runtime(Runtime&&) noexcept = default;
 Runtime& Runtime::operator=(Runtime&& other) noexcept {
   std::unique_ptr<Parts> old = std::exchange(parts_, std::move(other.parts_));
   again_ = std::move(other.again_);
+  ended_ = std::move(other.ended_);
   leave(std::move(old));
   return *this;
 }
 
 Runtime::Parts& Runtime::parts(const char* call) const {
+  if (parts_ == nullptr && again_ != nullptr) {
+    fail(ErrorCode::kInvalidArgument,
+         "{}: this PE has left its job for a rejoin(), which failed: call rejoin() again", call);
+  }
   if (parts_ == nullptr) {
     fail(ErrorCode::kInvalidArgument, "{}: this Runtime has ended, or was moved from", call);
   }
@@ -123,6 +170,7 @@ int Runtime::n_pes() const { return parts().job.group.size(); }
 const Config& Runtime::config() const {
   return again_ == nullptr ? parts().job.config : again_->config;
 }
+uint64_t Runtime::epoch() const { return parts().job.epoch; }
 Target Runtime::target() const { return parts().job.target; }
 
 void* Runtime::malloc(size_t bytes, HeapKind kind) {
@@ -325,22 +373,16 @@ void Runtime::rejoin(const std::function<std::unique_ptr<Bootstrap>(const Config
   const nvtx::Range range("peal: rejoin");
   if (again_ == nullptr) {
     Parts& now = parts();
-    const LiveGroup& group = now.job.group;
-    const auto somebody_ended = [&] {
-      return !group.lost_pes().empty() || !group.masked_pes().empty();
-    };
-    peal::wait_until(somebody_ended, std::chrono::steady_clock::now() + kUntilNoticed);
-    if (!somebody_ended()) {
-      fail(ErrorCode::kInvalidArgument,
-           "rejoin: all {} PEs live, and none is to be replaced: end a process first",
-           group.size());
-    }
-    auto beginning = std::make_shared<const Beginning>(Beginning{now.job.config, now.job.target});
+    std::string ended = await_end_of_some(now.job, now.services->failures);
+    auto beginning = std::make_shared<const Beginning>(
+        Beginning{now.job.config, now.job.target, now.job.epoch + 1});
     now.let_go();  // throws where a GPU has failed: this is still the PE of before then
     again_ = std::move(beginning);
+    ended_ = std::move(ended);
     parts_.reset();
   }
-  parts_ = std::make_unique<Parts>(meet(again_->config), again_->config, again_->target);
+  parts_ = std::make_unique<Parts>(meet_in_place_of(ended_, [&] { return meet(again_->config); }),
+                                   *again_);
   again_.reset();
   parts().job.group.name_calls("");
 }

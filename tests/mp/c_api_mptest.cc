@@ -31,6 +31,10 @@ TEST(CApi, NamesTheMissingInit) {
   EXPECT_EQ(peal_counters(&counters), -1);
   EXPECT_NE(std::string(peal_error()).find("peal_counters: call peal_init() first"),
             std::string::npos);
+  EXPECT_EQ(peal_rejoin(), -1);
+  EXPECT_EQ(peal_epoch(), -1);
+  EXPECT_NE(std::string(peal_error()).find("peal_epoch: call peal_init() first"),
+            std::string::npos);
   EXPECT_EQ(peal_own_stream(), nullptr);
   EXPECT_EQ(peal_ticket_create(nullptr), nullptr);
   EXPECT_EQ(peal_runtime(), nullptr);
@@ -80,6 +84,16 @@ TEST(CApi, KeepsTheErrorUntilTheNextOne) {
   EXPECT_EQ(peal_error(), why);
   EXPECT_EQ(peal_init(), -1);
   EXPECT_NE(peal_error(), why);
+}
+
+// tests/run/rejoin_test.sh has what it does where it can.
+TEST(CApi, RefusesToRejoinWhereAllLive) {
+  EXPECT_EQ(peal_epoch(), 0) << peal_error();
+  EXPECT_EQ(peal_rejoin(), -1);
+  EXPECT_EQ(peal_error_code(), PEAL_ERROR_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(peal_error()).find("peal_rejoin: all 2 PEs live"), std::string::npos)
+      << peal_error();
+  EXPECT_EQ(peal_barrier(), 0) << "the job is as it was";
 }
 
 TEST(CApi, TellsWhereEverythingStands) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A job whose PEs die and are replaced. In each generation of the job all PEs put, add and get, and
-// verify every word; then one dies, while deaths are left. For rejoin_test.sh.
+// A job whose PEs die and are replaced. In each generation of the job (its epoch + 1) all PEs put,
+// add and get, each to all and around a ring, reduce and exchange, and verify every word; then one
+// dies, while deaths are left. For rejoin_test.sh, and between hosts for hosts_test.py.
 //
 //   rejoin MOMENT VICTIM...   in generation n the n-th victim dies; the MOMENT is
 //     kernel    while the others wait in a kernel
@@ -9,10 +10,12 @@
 //     twice     in a kernel, and the process that takes its place while it joins
 //     masked    in a kernel; the others mask it, and work without it before they rejoin
 //     nobody    in a kernel, and no process takes its place: rejoin() ends at its deadline
+//     stay      none dies: the victim's host is switched off, or cut off from the others
+//     reach     the same, and the others' kernels transfer to the victim
+//     c         as kernel, by the calls of C
 //   rejoin alive              nobody dies: rejoin() is refused, and the job goes on
 #include <signal.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -21,6 +24,8 @@
 #include <vector>
 
 #include "host/base/error.h"
+#include "peal/c_api.h"
+#include "peal/c_calls.h"
 #include "peal/peal.h"
 
 extern char** environ;
@@ -33,6 +38,17 @@ using peal::ErrorCode;
 struct Words {
   uint64_t* box;      // by PE: what it put
   uint64_t* counter;  // what all have added
+};
+
+constexpr size_t kRing = 512;  // words that travel around the ring
+
+/// Words by PE, and what the collective calls make of them.
+struct Lists {
+  uint64_t* mine;
+  uint64_t* sums;
+  uint64_t* from;     // by PE: its word for this one
+  uint64_t* ring;     // kRing, written by the PE before
+  uint64_t* arrived;  // counts those
 };
 
 // One lane. Leaves out `absent`, which is masked, or -1.
@@ -48,6 +64,31 @@ PEAL_KERNEL exchange(peal::Context ctx, Words at, uint64_t base, int absent, pea
   for (int pe = 0; pe < n_pes(ctx); ++pe) {
     if (pe != absent) got[pe] = g(ctx, at.box + pe, pe).value;
   }
+}
+
+// One lane: collective calls, then each PE's words by a put with a signal to the next one.
+PEAL_KERNEL meet(peal::Context ctx, peal::Team team, Lists at, peal::Status* ended) {
+  using peal::thread;
+  const auto n = static_cast<size_t>(n_pes(ctx));
+  *ended = all_reduce(ctx, thread, team, at.sums, at.mine, n, peal::op::sum);
+  if (*ended == peal::Status::kOk) {
+    *ended = all_to_all(ctx, thread, team, at.from, at.mine, 1);
+  }
+  const int next = (my_pe(ctx) + 1) % n_pes(ctx);
+  if (*ended == peal::Status::kOk) {
+    *ended =
+        put_signal(ctx, at.ring, at.ring + kRing, kRing, peal::Signal::set(at.arrived, 1, next));
+  }
+  if (*ended == peal::Status::kOk) *ended = wait_until(ctx, at.arrived, peal::Compare::kGe, 1);
+  if (*ended == peal::Status::kOk) *ended = barrier_all(ctx);
+}
+
+// One lane: until the NIC gives `pe` up, or another hears of its loss.
+PEAL_KERNEL reach_for_ever(peal::Context ctx, uint64_t* word, int pe, peal::Status* ended) {
+  do {
+    *ended = p(ctx, word, uint64_t{1}, pe);
+    if (*ended == peal::Status::kOk) *ended = quiet(ctx);
+  } while (*ended == peal::Status::kOk);
 }
 
 PEAL_KERNEL wait_for_ever(peal::Context ctx, uint64_t* word, peal::Status* ended) {
@@ -79,19 +120,27 @@ void work(peal::Runtime& pe, uint64_t base, int absent = -1) {
   pe.free(at.box);
 }
 
-// What the others have counted: a process that is new knows nothing.
-uint64_t newest(peal::Runtime& pe, uint64_t mine) {
+void work_together(peal::Runtime& pe, uint64_t base) {
   const auto n = static_cast<size_t>(pe.n_pes());
-  auto* const told = static_cast<uint64_t*>(pe.calloc(n, 8));
+  const auto me = static_cast<uint64_t>(pe.my_pe());
+  const auto words = [&pe](size_t count) { return static_cast<uint64_t*>(pe.calloc(count, 8)); };
+  const Lists at{words(n), words(n), words(n), words(2 * kRing), words(1)};
+  for (size_t i = 0; i < n; ++i) at.mine[i] = base + 10 * me + i;
+  for (size_t i = 0; i < kRing; ++i) at.ring[kRing + i] = base * 1000 + me + i;
   peal::Status ended{};
-  std::vector<uint64_t> got(n);
   pe.barrier();
-  peal::launch({}, exchange, pe.context(), Words{told, static_cast<uint64_t*>(pe.calloc(1, 8))},
-               mine * 1000, -1, &ended, got.data())
-      .wait();
-  require(ended == peal::Status::kOk, "the barrier");
+  peal::launch({}, meet, pe.context(), pe.world(), at, &ended).wait();
+  pe.check();
+  require(ended == peal::Status::kOk, "the collective calls");
+  for (size_t i = 0; i < n; ++i) {
+    require(at.sums[i] == n * (base + i) + 5 * n * (n - 1), "a sum");
+    require(at.from[i] == base + 10 * i + me, "what each sent to each");
+  }
+  const uint64_t before = (me + n - 1) % n;
+  for (size_t i = 0; i < kRing; ++i) {
+    require(at.ring[i] == base * 1000 + before + i, "what came around the ring");
+  }
   pe.barrier();
-  return *std::max_element(told, told + n) / 1000;
 }
 
 template <class Call>
@@ -108,8 +157,17 @@ ErrorCode refused(const Call& call) {
 void lose_one(peal::Runtime& pe, const std::string& moment, int victim, uint64_t generation) {
   auto* const word = static_cast<uint64_t*>(pe.calloc(1, 8));
   pe.barrier();
-  if (pe.my_pe() == victim) raise(SIGKILL);
-  if (moment == "call") {
+  std::printf("waiting for the end of PE %d\n", victim);
+  std::fflush(stdout);
+  if (pe.my_pe() == victim && moment != "stay" && moment != "reach") raise(SIGKILL);
+  if (moment == "reach" && pe.my_pe() != victim) {
+    peal::Status ended{};
+    peal::launch({}, reach_for_ever, pe.context(), word, victim, &ended).wait();
+    require(ended == peal::Status::kQueueError || ended == peal::Status::kPeerLost,
+            "a transfer to a host that is off");
+  } else if (moment == "c") {
+    require(peal_wait_until(word, PEAL_UINT64, PEAL_EQ, 99) == -1, "a wait beside a death");
+  } else if (moment == "call") {
     const ErrorCode code = refused([&] { pe.barrier(); });
     require(code == ErrorCode::kPeerLost, "a collective call beside a death");
   } else {
@@ -123,10 +181,12 @@ void lose_one(peal::Runtime& pe, const std::string& moment, int victim, uint64_t
   work(pe, 500 + generation, victim);
 }
 
-void come_together(peal::Runtime& pe) {
+void come_together(peal::Runtime& pe, const std::string& moment) {
   for (;;) {
     try {
-      return peal::rejoin(pe);
+      if (moment != "c") return peal::rejoin(pe);
+      if (peal_rejoin() == 0) return;
+      require(peal_error_code() == PEAL_ERROR_PEER_LOST, peal_error());
     } catch (const Error& error) {
       std::fprintf(stderr, "once more: %s\n", error.what());
       if (error.code() != ErrorCode::kPeerLost) throw;
@@ -148,32 +208,46 @@ void meet_nobody(peal::Runtime& pe) {
   require(refused([&] { pe.barrier(); }) == ErrorCode::kInvalidArgument, "a call after that");
 }
 
-int live(const std::string& moment, const std::vector<int>& victims) {
-  const auto config = peal::Config::from_environment(environ);
-  if (moment == "twice" && config.tcp_restart == 1) {
-    const auto group = peal::bootstrap::make_launched(config);  // the others are on their way, too
-    raise(SIGKILL);
-  }
-  peal::Runtime pe = peal::start(config);
-  if (moment == "alive") {
-    const ErrorCode code = refused([&] { peal::rejoin(pe); });
-    require(code == ErrorCode::kInvalidArgument, "rejoin() of the living");
-    work(pe, 7);
-    return 0;
-  }
-  for (uint64_t generation = config.tcp_restart > 0 ? 0 : 1;;) {
-    generation = newest(pe, generation);
+int live_in(peal::Runtime& pe, const std::string& moment, const std::vector<int>& victims) {
+  for (;;) {
+    const uint64_t generation = pe.epoch() + 1;
     work(pe, 100 * generation);
+    work_together(pe, 100 * generation);
     std::printf("generation %d is right\n", static_cast<int>(generation));
+    std::fflush(stdout);
     if (generation > victims.size()) return 0;
     lose_one(pe, moment, victims[generation - 1], generation);
     if (moment == "nobody") {
       meet_nobody(pe);
       return 0;
     }
-    come_together(pe);
-    ++generation;
+    come_together(pe, moment);
+    require(pe.epoch() == generation, "epoch() after a rejoin()");
+    require(moment != "c" || peal_epoch() == static_cast<long long>(generation), "peal_epoch()");
   }
+}
+
+int live(const std::string& moment, const std::vector<int>& victims) {
+  const auto config = peal::Config::from_environment(environ);
+  if (moment == "twice" && config.tcp_restart == 1) {
+    const auto group = peal::bootstrap::make_launched(config);  // the others are on their way, too
+    raise(SIGKILL);
+  }
+  if (moment == "c") {
+    require(peal_init() == 0, peal_error());
+    const int code = live_in(*peal_runtime(), moment, victims);
+    require(peal_finalize() == 0, peal_error());
+    return code;
+  }
+  peal::Runtime pe = peal::start(config);
+  if (moment == "alive") {
+    const ErrorCode code = refused([&] { peal::rejoin(pe); });
+    require(code == ErrorCode::kInvalidArgument, "rejoin() of the living");
+    require(pe.epoch() == 0, "epoch() of a job that was never rejoined");
+    work(pe, 7);
+    return 0;
+  }
+  return live_in(pe, moment, victims);
 }
 
 }  // namespace

@@ -33,6 +33,8 @@ for way in p2p ibgda; do
   says "once more: "
   job 0 -n 3 --restart 1 "$program" masked 0
   right 2 3
+  job 0 -n 3 --restart 2 "$program" c 1 0
+  right 3 3
 done
 unset PEAL_TRANSPORT
 
@@ -41,8 +43,8 @@ says "rejoin: all 2 PEs live, and none is to be replaced"
 
 # Nobody comes: the survivor hears who is missing, at its deadline.
 job 137 -n 2 --keep-going "$program" nobody 1
-says "rank 1 of 2 did not join within 500 ms"
-says "this Runtime has ended"
+says "rank 1 of 2 did not join within 500 ms; rejoin() was called without PE 1: a new process in the place of each"
+says "this PE has left its job for a rejoin(), which failed: call rejoin() again"
 # The last restart is used up: the job ends.
 job 137 -n 2 --restart 1 "$program" kernel 1 1
 # A new process that is not as the others are.

@@ -41,6 +41,16 @@ TEST(Departure, SaysWhatIsKnownOfAnotherHost) {
             "has ended, as its host says: UDP 10.0.0.3:4711 of host c");
 }
 
+/// Who waits in rejoin() has not ended, and a program may meet it again.
+TEST(Departure, TellsWhoRejoinsFromWhoHasEnded) {
+  const LeavingMessage message({.own = {How::kRejoins}, .lost_pe = 5, .loss = {How::kKilled, 9}});
+  const auto heard = read_leaving(message.word(), message.payload());
+  ASSERT_TRUE(heard && heard->loss);
+  EXPECT_FALSE(heard->own.in_order());
+  EXPECT_EQ(describe(heard->own), "waits in rejoin() for the others");
+  EXPECT_EQ(heard->loss->first, 5);
+}
+
 Place on(const char* boot, uint64_t network) {
   Place place{};
   std::copy_n(boot, std::char_traits<char>::length(boot), place.boot_id.begin());

@@ -300,6 +300,22 @@ TEST(LiveGroup, HearsOfALossFromWhoLeavesForIt) {
   });
 }
 
+/// Hazard: PE 0 had gone to rejoin(), and the kernel of PE 1, which knew of no loss, waited for it
+/// until its deadline.
+TEST(LiveGroup, IsHeardToRejoin) {
+  on_members(3, seconds(20), [](Member& member) {
+    if (member->rank() == 0) {
+      member->lost(2);
+      member->leave_for_rejoin();
+    }
+    if (member->rank() != 1) return;
+    wait_until([&] { return member->departure(0).has_value(); },
+               std::chrono::steady_clock::now() + seconds(20));
+    EXPECT_EQ(member->departure(0).value().how, Departure::How::kRejoins);
+    EXPECT_EQ(member->departure(2).value().how, Departure::How::kEnded);
+  });
+}
+
 TEST(LiveGroup, HearsOfALossThatEndedInOrder) {
   on_members(2, seconds(20), [](Member& member) {
     if (member->rank() != 1) return;
