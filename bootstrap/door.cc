@@ -169,8 +169,8 @@ void Door::judge(Caller caller) {
     if (hello.rank < size_) claimed_twice_.insert(static_cast<int>(hello.rank));
     return refuse(ErrorCode::kConfiguration,
                   fmt::format("rank {} of {} is taken: another process joined with the same "
-                              "number; each PE needs its "
-                              "own (PEAL_TCP_RANK)",
+                              "number; each PE needs its own (PEAL_TCP_RANK), and one that takes "
+                              "the place of a process that died PEAL_TCP_RESTART=1",
                               hello.rank, size_));
   }
   send_at_once(caller.socket);

@@ -26,6 +26,9 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kRetry{10};
+// A host that is off or cut off answers nothing, and Linux asks it again after 1, 3, 7, 15, 31 s:
+// who only waited for that would come late to one that is back.
+constexpr milliseconds kUntilAnswered{3000};
 
 // A connection from a port to itself: happens on loopback when nobody listens and the kernel picks
 // that very port.
@@ -74,13 +77,19 @@ class Attempt {
             .revents = 0};
   }
   TimePoint retry() const { return retry_; }
+  // When a connection that nobody answers is given up.
+  TimePoint gives_up() const {
+    return socket_ && stage_ == Stage::kConnecting ? begun_ + kUntilAnswered : TimePoint::max();
+  }
   // Somebody listens there.
   bool connected() const { return socket_ && stage_ != Stage::kConnecting; }
   // The errno of the last connection that nobody took.
   int error() const { return error_; }
 
   void begin() {
+    if (Clock::now() >= gives_up()) drop(Step::kNobody, ETIMEDOUT);
     if (socket_ || Clock::now() < retry_) return;
+    begun_ = Clock::now();
     stage_ = Stage::kConnecting;
     got_ = 0;
     hello_.challenge = random_bytes();
@@ -169,6 +178,7 @@ class Attempt {
   Fd socket_;
   Stage stage_ = Stage::kConnecting;
   int error_ = 0;
+  TimePoint begun_;  // the connection
   TimePoint retry_ = Clock::now();
   milliseconds pause_ = kRetry;
 };
@@ -207,7 +217,8 @@ std::unique_ptr<Bootstrap> join(std::span<const UniqueId> ids, const Member& mem
     for (Attempt& attempt : attempts) {
       attempt.begin();
       watched.push_back(attempt.watched());
-      if (watched.back().fd < 0) next = std::min(next, attempt.retry());
+      next = std::min(
+          {next, attempt.gives_up(), watched.back().fd < 0 ? attempt.retry() : TimePoint::max()});
     }
     if (poll_until(watched, next) < 0) fail_errno(errno, "poll");
     for (std::size_t i = 0; i < attempts.size(); ++i) {
@@ -229,9 +240,12 @@ std::unique_ptr<Bootstrap> join(std::span<const UniqueId> ids, const Member& mem
          member.size, name_time(member.deadline));
   }
   const int error = attempt.error() == 0 ? ETIMEDOUT : attempt.error();
-  fail(ErrorCode::kTimeout, "start of the job: rank 0 did not listen at {} within {} ({})",
+  fail(ErrorCode::kTimeout, "start of the job: rank 0 did not listen at {} within {} ({}){}",
        name_address(ids.front()), name_time(member.deadline),
-       std::generic_category().message(error));
+       std::generic_category().message(error),
+       member.again ? "; who takes the place of PE 0 runs on the host with that address: start it "
+                      "there, or the job anew"
+                    : "");
 }
 
 }  // namespace peal::bootstrap

@@ -21,6 +21,7 @@ struct Member {
   int rank;
   int size;
   Deadline deadline;
+  bool again = false;  // under the id of an earlier job
 };
 
 /// Joins the job of `ids`, which has rank 0 at one of these places, and others perhaps at the rest:

@@ -183,13 +183,22 @@ std::unique_ptr<Bootstrap> make_tcp(TcpRoot root, int size, Deadline deadline) {
   return star;
 }
 
-std::unique_ptr<Bootstrap> make_tcp(const UniqueId& id, int rank, int size, Deadline deadline) {
-  check_deadline(deadline);
-  if (size < 1 || rank < 0 || rank >= size) {
-    fail(ErrorCode::kInvalidArgument, "rank {} of {}: ranks are 0 to size - 1", rank, size);
+namespace {
+
+std::unique_ptr<Bootstrap> meet(const UniqueId& id, const Member& member) {
+  check_deadline(member.deadline);
+  if (member.size < 1 || member.rank < 0 || member.rank >= member.size) {
+    fail(ErrorCode::kInvalidArgument, "rank {} of {}: ranks are 0 to size - 1", member.rank,
+         member.size);
   }
-  if (rank == 0) return make_tcp(TcpRoot(id), size, deadline);
-  return join({&id, 1}, {.rank = rank, .size = size, .deadline = deadline});
+  if (member.rank == 0) return make_tcp(TcpRoot(id), member.size, member.deadline);
+  return join({&id, 1}, member);
+}
+
+}  // namespace
+
+std::unique_ptr<Bootstrap> make_tcp(const UniqueId& id, int rank, int size, Deadline deadline) {
+  return meet(id, {.rank = rank, .size = size, .deadline = deadline});
 }
 
 std::unique_ptr<Bootstrap> make_tcp_again(const UniqueId& id, int rank, int size,
@@ -197,7 +206,7 @@ std::unique_ptr<Bootstrap> make_tcp_again(const UniqueId& id, int rank, int size
   const TimePoint until = Clock::now() + deadline;
   for (;;) {
     try {
-      return make_tcp(id, rank, size, deadline);
+      return meet(id, {.rank = rank, .size = size, .deadline = deadline, .again = true});
     } catch (const Error& error) {
       // kConfiguration: rank 0 is in the earlier job and holds this rank for taken. kPeerLost: it
       // leaves that job, or a process that came has died.

@@ -30,6 +30,7 @@ import image
 import kernel
 import matrix
 import namespaces
+import rejoin
 import weather
 
 SETTINGS = {
@@ -87,11 +88,16 @@ def start(machines, where, command, settings=None):
     root = ipaddress.ip_address(machines.address(int(where[0]))).packed.hex()
     job = {**SETTINGS, "PEAL_TRANSPORT": machines.transport, "PEAL_TCP_SIZE": len(where),
            "PEAL_TCP_ID": f"{secrets.token_hex(16)}{root}{start.port:04x}", **(settings or {})}
-    pes = []
-    for rank, host in enumerate(where):
-        words = {**job, **machines.settings(int(host)), "PEAL_TCP_RANK": rank}
-        pes.append(machines.start(int(host), f"env {' '.join(f'{name}={value}' for name, value in words.items())} {command}"))
-    return pes
+    return [start_process(machines, int(host), {**job, **machines.settings(int(host)), "PEAL_TCP_RANK": rank}, command)
+            for rank, host in enumerate(where)]
+
+
+def start_process(machines, host, words, program):
+    """A PE with these variables, which it keeps for one that takes its place."""
+    process = machines.start(host, f"env {' '.join(f'{name}={value}' for name, value in words.items())} {program}")
+    process.words, process.program = words, program
+    return process
+
 
 
 def finish(machines, pes):
@@ -242,6 +248,10 @@ def cases(inside, every):
     if every and not inside:
         yield ("lose_the_network_between_rxe_and_softnic",
                lambda machines: lose_the_network_between(machines, matrix.SOFT))
+    again = rejoin.Cases(start, start_process, finish, require)
+    yield from again.everywhere()
+    if inside:
+        yield from again.in_namespaces()
     yield from LOSSES.items()
 
 

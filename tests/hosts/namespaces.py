@@ -81,8 +81,7 @@ class Process:
         self.heard = b""
         # nsenter stays beside the program, which ends with it.
         self.running = subprocess.Popen(
-            ["nsenter", "-t", str(host.pid), "-n", "-u", "-m", "-p", "setpriv", "--pdeathsig", "KILL", "sh", "-c",
-             f"exec {command}"], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            [*host.enter, "setpriv", "--pdeathsig", "KILL", "sh", "-c", f"exec {command}"], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, preexec_fn=die_with_the_test)
         os.set_blocking(self.running.stdout.fileno(), False)
 
@@ -192,6 +191,10 @@ class Host:
         ip("link", "set", f"h{number}", "netns", str(self.pid))
         self.configure()
 
+    @property
+    def enter(self):
+        return ["nsenter", "-t", str(self.pid), "-n", "-u", "-m", "-p"]
+
     def address(self, number):
         """The addresses 1 to PES are those of the host, the next one the router's."""
         return str(network_of(self.option, self.number)[number])
@@ -244,6 +247,16 @@ class Host:
         self.holder.wait()
 
 
+class Outside:
+    """Where the test runs, from where all hosts can be entered."""
+
+    number = 0
+    enter = ()
+
+    def __init__(self):
+        self.processes = []
+
+
 class Namespaces:
     """Hosts 1 to `count`, with addresses of IPv4 or IPv6 (family: 4 or 6). programs: paths, found under their names."""
 
@@ -255,6 +268,7 @@ class Namespaces:
         self.family = family
         self.network = Network(family)
         self.waits = selectors.DefaultSelector()
+        self.outside = Outside()
         self.hosts = {}
         for number in range(1, count + 1):
             self.power_on(number)
@@ -313,6 +327,19 @@ class Namespaces:
         self.waits.register(process.running.stdout, selectors.EVENT_READ, process)
         return process
 
+    def start_launcher(self, launcher, options, command):
+        """Starts a launcher that takes a remote shell, which enters host1, host2, ... from here, as ssh would."""
+        shell = self.folder / "enter"
+        cases = "".join(f"host{number}) exec {' '.join(host.enter)} sh -c \"$2\" ;;\n" for number, host in self.hosts.items())
+        shell.write_text(f"#!/bin/sh\ncase $1 in\n{cases}esac\nexit 255\n")
+        shell.chmod(0o755)
+        nics = ",".join(host.nics() for host in self.hosts.values())
+        settings = f"PEAL_TRANSPORT={self.transport} PEAL_SOFTNIC_TIMEOUT_SCALE=8 PEAL_SOFTNIC_UDP={nics}"
+        process = Process(self.outside, f"env {settings} {launcher} --rsh {shell} {options} {command}", self.environment)
+        self.outside.processes.append(process)
+        self.waits.register(process.running.stdout, selectors.EVENT_READ, process)
+        return process
+
     def serve(self, number, command):
         """Starts what lives as long as the host: kill_all() leaves it."""
         process = self.start(number, command)
@@ -325,12 +352,13 @@ class Namespaces:
 
     def kill_all(self):
         """What a job that ended late or in part left running."""
-        left = [process for host in self.hosts.values() for process in host.processes if process.status is None]
+        places = [self.outside, *self.hosts.values()]
+        left = [process for place in places for process in place.processes if process.status is None]
         for process in left:
             self.kill(process)
         self.wait(lambda: all(process.status is not None for process in left), hosts.KILL_SECONDS, "kill")
-        for host in self.hosts.values():
-            host.processes.clear()
+        for place in places:
+            place.processes.clear()
 
     def hear(self, happened, seconds):
         """Hears the processes until happened() or `seconds` have passed; answers which."""

@@ -228,5 +228,23 @@ TEST(MakeLaunched, TellsWhoIsRestartedThatRank0IsLate) {
   earlier->barrier();
 }
 
+// Where PE 0 has died its new process may be looked for on another host.
+TEST(MakeLaunched, TellsWhoIsRestartedWhereRank0HasToBe) {
+  const ReservedId reserved;
+  const auto join = [&](const std::string& restart) {
+    return error_of([&] {
+      make_launched(
+          read({"PEAL_TCP_ID=" + reserved.id().to_string(), "PEAL_TCP_RANK=1", "PEAL_TCP_SIZE=2",
+                "PEAL_TCP_RESTART=" + restart, "PEAL_BOOTSTRAP_TIMEOUT=100ms"}));
+    });
+  };
+  const std::string told = "rank 0 did not listen at 127.0.0.1:";
+  const std::string remedy = "who takes the place of PE 0 runs on the host with that address";
+  expect_error(join("1"), ErrorCode::kTimeout, {told, remedy});
+  const std::string first = join("0").what();
+  EXPECT_NE(first.find(told), std::string::npos) << first;
+  EXPECT_EQ(first.find(remedy), std::string::npos) << first;
+}
+
 }  // namespace
 }  // namespace peal::bootstrap
