@@ -16,7 +16,7 @@ from peal._collectives import (
     all_gather, all_reduce, all_to_all, all_to_all_v, broadcast, exclusive_scan, reduce, reduce_scatter, scan,
 )
 from peal._failures import CallCount, Counters, Failure, counters, failure
-from peal._job import abort, current, finalize, init, job
+from peal._job import abort, current, finalize, init, job, rejoin
 from peal._kernel import Kernel, kernel
 from peal._kernel_arguments import Context, context
 from peal._operations import (
@@ -27,7 +27,7 @@ from peal._operations import (
 from peal._storage import load, load_checkpoint, save, save_checkpoint
 from peal._team import Team, world
 from peal._ticket import Ticket
-from peal.errors import ArgumentError, CompileError, Error
+from peal.errors import ArgumentError, CompileError, Error, PeerLostError
 
 
 def my_pe() -> int:
@@ -38,6 +38,12 @@ def my_pe() -> int:
 def n_pes() -> int:
     """Number of PEs of the job."""
     return current("n_pes").n_pes
+
+
+def epoch() -> int:
+    """How often the job was rejoined, the same on all PEs: 0 from its start on, more after each rejoin(). A new process
+    learns it from the others."""
+    return current("epoch").epoch
 
 
 def device() -> str:
@@ -58,11 +64,11 @@ def collect() -> int:
 
 __all__ = [
     "ArgumentError", "Array", "CallCount", "CompileError", "Context", "Counters", "Error", "Failure", "Kernel",
-    "Team", "Ticket", "abort", "all_gather", "all_reduce", "all_to_all", "all_to_all_v", "atomic_add",
+    "PeerLostError", "Team", "Ticket", "abort", "all_gather", "all_reduce", "all_to_all", "all_to_all_v", "atomic_add",
     "atomic_compare_swap", "atomic_fetch", "atomic_fetch_add", "atomic_fetch_and", "atomic_fetch_or",
     "atomic_fetch_xor", "atomic_set", "atomic_swap", "barrier", "broadcast", "check", "collect", "context",
-    "counters", "device", "dump", "empty", "exclusive_scan", "failure", "fence", "finalize", "full", "get",
+    "counters", "device", "dump", "empty", "epoch", "exclusive_scan", "failure", "fence", "finalize", "full", "get",
     "init", "job", "kernel", "load", "load_checkpoint", "my_pe", "n_pes", "put", "put_signal", "quiet", "reduce",
-    "reduce_scatter", "register", "register_local", "save", "save_checkpoint", "scan", "signal", "signal_wait",
+    "reduce_scatter", "register", "register_local", "rejoin", "save", "save_checkpoint", "scan", "signal", "signal_wait",
     "synchronize", "unregister", "unregister_local", "wait_until", "world", "zeros",
 ]

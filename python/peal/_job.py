@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process' part in a job: init(), finalize(), job(), and what the two leave to the end of the process and to
+"""A process' part in a job: init(), finalize(), rejoin(), job(), and what they leave to the end of the process and to
 fork()."""
 import atexit
 import contextlib
@@ -22,20 +22,15 @@ class Pe:
     """What a process has between init() and finalize(). Made and ended in one call of the Caller each, so that an
     interrupt finds both whole: begun and going on, or not begun."""
 
-    def __init__(self, caller, settings):
+    def __init__(self, caller):
         self.caller = caller
-        with _environment(settings):
-            must("init", "init")
-        try:
-            self.my_pe = answer("my_pe", "my_pe")
-            self.n_pes = answer("n_pes", "n_pes")
-            self.world = answer("init", "team_world")
-            self.own_stream = answer("init", "own_stream")
-            self.heap = Heap(self)
-            self.device = self.heap.device
-        except BaseException as error:
-            must("init", "leave", _reason(error))
-            raise
+        self.my_pe = answer("my_pe", "my_pe")
+        self.n_pes = answer("n_pes", "n_pes")
+        self.epoch = answer("epoch", "epoch")
+        self.world = answer("init", "team_world")
+        self.own_stream = answer("init", "own_stream")
+        self.heap = Heap(self)
+        self.device = self.heap.device
         self.streams = []  # that no wait uses now
         self.tickets = Tickets()
         self.kept = {}  # what peal.torch has one of in a job
@@ -116,6 +111,25 @@ class Pe:
             _afterlife.put_back(kept)
             del under_way  # by now done, or ended
 
+    def begin_anew(self):
+        """Answers the Pe behind a rejoin(), or raises: then this one goes on where nothing has changed."""
+        kept = _afterlife.keep(self.heap.exported())
+        try:
+            must("rejoin", "rejoin")
+        except Error:
+            if FUNCTIONS["my_pe"]() < 0:
+                self._be_void(kept)
+            raise
+        self._be_void(kept)
+        return _begin_anew(self.caller)
+
+    def _be_void(self, kept):
+        _tell_of_end()
+        self.tickets.end()
+        self._destroy_streams()
+        _forget(_REJOINS)
+        _afterlife.put_back(kept)
+
     def leave(self, reason):
         _tell_of_end()
         under_way = self.tickets.end()
@@ -125,6 +139,28 @@ class Pe:
         must("job", "leave", reason)
         _afterlife.put_back(kept)
         del under_way
+
+
+def _begin(caller, settings):
+    with _environment(settings):
+        must("init", "init")
+    try:
+        return Pe(caller)
+    except BaseException as error:
+        must("init", "leave", _reason(error))
+        raise
+
+
+def _begin_anew(caller):
+    """Behind peal_rejoin(). Where one more PE ends meanwhile, the next rejoin() begins with that."""
+    global _pe
+    _pe = Pe(caller)
+    return _pe
+
+
+def _rejoin(caller):
+    must("rejoin", "rejoin")
+    return _begin_anew(caller)
 
 
 _watchers = []  # called with a Pe that has begun, and with None when it is about to end
@@ -157,6 +193,7 @@ _begun = None  # the call of an init() that is under way, or was interrupted
 _starting = {}  # "init": the thread that is in it. What dict.setdefault makes is whole whenever an interrupt comes
 _why_none = "call peal.init() first, or use `with peal.job():`"
 _ENDING = "this PE is ending: peal.finalize() is under way"
+_REJOINS = "peal.rejoin() has failed; call it again"
 
 
 def current(call):
@@ -248,7 +285,7 @@ def _init(settings):
         raise Error("peal.init: an init() for another device was interrupted and has gone on since; call init() as it was "
                     "called then")
     if begun is None or begun.result is None:
-        begun = _begun = _caller.prepare(Pe, _caller, settings)
+        begun = _begun = _caller.prepare(_begin, _caller, settings)
         try:
             _caller.wait(begun)
         except BaseException:
@@ -275,6 +312,26 @@ def finalize():
         if ending.give_up():
             pe.caller.open(ending)
         raise
+
+
+def rejoin() -> None:
+    """Begins anew after the end of a PE, with a process in its place (peal-run --restart N). Collective among the PEs that
+    live; each new process calls init() as any PE does. Arrays, tickets and teams of before raise from then on; numpy
+    arrays that were made of them are undefined, and tensors of a GPU must not be used any more: copy what is to stay.
+
+    Raises ArgumentError where all PEs live, Error in a job of another launcher, and PeerLostError where one more PE has
+    ended meanwhile. After that, and where a new process did not come in time, it may be called again, and until it
+    returns all other calls raise."""
+    if _pe is None and _why_none != _REJOINS:
+        current("rejoin")
+    caller = _caller
+    again = caller.prepare(_pe.begin_anew) if _pe is not None else caller.prepare(_rejoin, caller)
+    try:
+        caller.close("this PE waits for the others: peal.rejoin() is under way", "rejoin", again)
+        caller.wait(again)
+    finally:
+        again.give_up()
+        caller.open(again)
 
 
 def abort(reason):

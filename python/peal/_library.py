@@ -6,7 +6,7 @@ import ctypes
 import pathlib
 import re
 
-from peal.errors import ArgumentError, Error
+from peal.errors import ArgumentError, Error, PeerLostError
 
 NATIVE = pathlib.Path(__file__).parent / "_native"
 
@@ -40,7 +40,7 @@ class Signal(ctypes.Structure):
 
 
 _SIGNATURES = {
-    "init": [], "finalize": [], "my_pe": [], "n_pes": [], "barrier": [],
+    "init": [], "finalize": [], "rejoin": [], "my_pe": [], "n_pes": [], "barrier": [],
     "check": [], "context": [_pointer, _size, ctypes.c_uint], "team_value": [_pointer, _pointer, _size],
     "stream_destroy": [_pointer], "leave": [ctypes.c_char_p], "abort": [ctypes.c_char_p], "free": [_pointer],
     "register_local": [_pointer, _size], "unregister_local": [_pointer], "register_local_cached": [_pointer, _size],
@@ -84,6 +84,7 @@ def _load():
         function = getattr(library, "peal_" + name)
         function.argtypes = arguments
         function.restype = _pointer if name in _POINTERS else _int
+    library.peal_epoch.argtypes, library.peal_epoch.restype = [], ctypes.c_longlong
     for name in ("error", "dump"):
         getattr(library, "peal_" + name).restype = ctypes.c_char_p
     library.peal_error_code.restype = _int
@@ -92,7 +93,7 @@ def _load():
 
 _library = _load()
 ALLOCATE = _library.peal_malloc, _library.peal_error  # for code that must not run Python
-FUNCTIONS = {name: getattr(_library, "peal_" + name) for name in (*_SIGNATURES, *_POINTERS)}
+FUNCTIONS = {name: getattr(_library, "peal_" + name) for name in (*_SIGNATURES, *_POINTERS, "epoch")}
 
 # Remedies of C in the words of Python.
 _WORDS = {"peal_init()": "peal.init()", "peal_finalize()": "peal.finalize()", "allocate it by peal_malloc with HeapKind::kHost, or mmap": "mmap",
@@ -100,7 +101,8 @@ _WORDS = {"peal_init()": "peal.init()", "peal_finalize()": "peal.finalize()", "a
           ", unless all ask for WindowOptions::any_size": "",
           "with what register_window answered there or was given": "by the array that peal.register() was given there",
           "or one window of peal_register_window": "", "peal_register_local": "peal.register_local()"}
-_INVALID_ARGUMENT = 1  # of peal_error_code_t
+# Of peal_error_code_t: 1 is PEAL_ERROR_INVALID_ARGUMENT, 7 PEAL_ERROR_PEER_LOST.
+_CLASSES = {1: ArgumentError, 7: PeerLostError}
 
 
 def failure(call):
@@ -126,7 +128,7 @@ def _told():
 
 
 def _exception(text):
-    return (ArgumentError if _library.peal_error_code() == _INVALID_ARGUMENT else Error)(text)
+    return _CLASSES.get(_library.peal_error_code(), Error)(text)
 
 
 def dump():

@@ -14,8 +14,9 @@ with peal.job():
     ticket_under_way = peal.put(a, a, 0, async_op=True)
     ticket.wait()
 CALLS = {
-    **{name: getattr(peal, name) for name in ("barrier", "check", "collect", "counters", "device", "dump", "failure",
-                                              "fence", "finalize", "my_pe", "n_pes", "quiet", "synchronize", "world")},
+    **{name: getattr(peal, name) for name in ("barrier", "check", "collect", "counters", "device", "dump", "epoch", "failure",
+                                              "fence", "finalize", "my_pe", "n_pes", "quiet", "rejoin", "synchronize",
+                                              "world")},
     **{name: (lambda name=name: getattr(peal, name)(3)) for name in ("empty", "zeros")},
     **{name: (lambda name=name: getattr(peal, name)(a)) for name in ("register", "register_local", "unregister",
                                                                      "unregister_local")},

@@ -130,6 +130,34 @@ class Ends(Job):
             print("ended", view[2])
             """), 0, r"\[0\] ended 0", r"\[1\] ended 1")
 
+    def test_goes_on_with_a_new_process(self):
+        self.assert_ends(run_text(3, """
+            def refused(call, kind):
+                try:
+                    call()
+                except kind as error:
+                    return str(error)
+                raise AssertionError("no error")
+
+            with peal.job():
+                if peal.epoch() == 0:
+                    words = peal.zeros(4, np.int64)
+                    if peal.my_pe() == 0:
+                        print("alive", refused(peal.rejoin, peal.ArgumentError))
+                        words.numpy()[:] = 5
+                    peal.barrier()
+                    if peal.my_pe() == 1:
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    refused(lambda: peal.signal_wait(words[3:4], 99), peal.Error)
+                    assert peal.failure().status == "peer lost"
+                    peal.rejoin()
+                    refused(words.numpy, peal.Error)
+                x, y = peal.full(8, peal.my_pe() + 1), peal.zeros(8, np.int64)
+                peal.all_reduce(y, x, "sum")
+                assert peal.epoch() == 1 and (y.numpy() == 6).all(), (peal.epoch(), y)
+                print("right again")
+            """, ["--restart", "1"]), 0, r"\[0\] alive peal\.rejoin: all 3 PEs live", *(rf"\[{pe}\] right again" for pe in range(3)))
+
     def test_says_what_comes_first(self):
         self.assert_ends(run_text(1, "peal.zeros(3)"), 1, r"peal\.errors\.Error: peal\.zeros: call peal\.init\(\) first")
         self.assert_ends(run_text(1, "peal.init(); peal.init()"), 1, "peal.init: peal is initialised already; call")
