@@ -14,20 +14,13 @@ namespace peal::softnic::roce {
 
 namespace {
 
-/// Packets of a queue pair that may be on their way: what a socket with the kernel's usual limit
-/// (net.core.rmem_max) has room for, of the largest.
-constexpr int32_t kWindow = 40;
 constexpr int kRounds = 4;  // of receiving, before queue pairs get their turn
 /// All this is under the engine's lock: READs of many packets share so many answers in one poll.
 constexpr uint32_t kMostAnswers = 512;
 /// What is older than this is no repeat but a straggler of another connection.
 constexpr int32_t kOldestRepeat = 1 << 16;
 
-// A try of the engine's is as long as the client says, a second and more: what a network loses is
-// asked for again much earlier. Nobody gives up earlier for that.
-constexpr uint64_t kLookEvery = 500'000;        // ns
-constexpr uint64_t kFirstPatience = 2'000'000;  // doubled each time in vain, halved by progress
-constexpr uint64_t kLongestPatience = 64'000'000;
+constexpr uint64_t kLookEvery = 500'000;  // ns
 
 constexpr uint8_t kHopLimit = 64;
 
@@ -106,20 +99,23 @@ SendStatus UdpWire::open(uint16_t lid, uint64_t& generation) {
   return SendStatus::kSent;
 }
 
-bool UdpWire::window_is_full(const Packet& packet) const {
-  if ((packet.flags & kDatagram) != 0) return false;
+/// Null for what nobody answers.
+Flow* UdpWire::flow_of(const Packet& packet) {
+  if ((packet.flags & kDatagram) != 0) return nullptr;
   const QueuePair* const qp = find_qp(port_, packet.source);
-  return qp != nullptr && psn_distance(packet.psn, qp->send.acked_psn) > kWindow;
+  if (qp == nullptr) return nullptr;
+  return &flows_.try_emplace(packet.source, qp->send.acked_psn, now_).first->second;
 }
 
 SendStatus UdpWire::send(uint16_t lid, const Packet& packet, const Payload& payload) {
   if (port_down(port_, now_)) return SendStatus::kSent;
-  if (window_is_full(packet)) return SendStatus::kFull;
+  Flow* const flow = flow_of(packet);
+  if (flow != nullptr && flow->holds(packet.psn)) return SendStatus::kFull;
   const std::optional<Address> to = remotes_.address_of(lid);
   if (!to) return SendStatus::kAbsent;
   const RoceFrame frame = request_frame(packet, payload);
   if (!emit(*to, frame, payload, bytes_ahead(packet, payload))) return SendStatus::kFull;
-  watch(packet);
+  if (flow != nullptr) flow->sent(packet.psn, now_);
   return SendStatus::kSent;
 }
 
@@ -312,19 +308,15 @@ void UdpWire::take_answer(const RoceFrame& frame) {
   uint64_t value = 0;
   Packet packet;
   Payload payload;
-  if (answer_packet(frame, value, packet, payload))
-    softnic::take_answer(port_, packet, payload, now_);
+  if (!answer_packet(frame, value, packet, payload)) return;
+  softnic::take_answer(port_, packet, payload, now_);
+  const auto flow = flows_.find(frame.qpn);
+  if (flow == flows_.end()) return;
+  flow->second.acknowledged(port_.qps[frame.qpn].send.acked_psn, now_);
+  if (packet.kind == PacketKind::kResend) flow->second.lost();
 }
 
 // ---- what does not arrive
-
-void UdpWire::watch(const Packet& packet) {
-  if ((packet.flags & kDatagram) != 0) return;
-  const QueuePair* const qp = find_qp(port_, packet.source);
-  if (qp == nullptr) return;
-  const auto [flow, fresh] = flows_.try_emplace(packet.source);
-  if (fresh) flow->second = {qp->send.acked_psn, now_, kFirstPatience};
-}
 
 /// Queue pairs that wait for an answer too long send what is not acknowledged once more. That is no
 /// try of the engine's: those are counted, and end.
@@ -339,13 +331,10 @@ bool UdpWire::goes_on(uint32_t qpn, Flow& flow) const {
   QueuePair* const qp = find_qp(port_, qpn);
   if (qp == nullptr || qp->state != QpState::kReadyToSend) return false;
   const Sender& send = qp->send;
-  if (send.acked_psn != flow.acked) {
-    flow = {send.acked_psn, now_, std::max(flow.patience / 2, kFirstPatience)};
-  } else if (send.drained() || send.paused_until > now_) {
-    flow.since = now_;
-  } else if (now_ - flow.since >= flow.patience) {
-    flow.since = now_;
-    flow.patience = std::min(2 * flow.patience, kLongestPatience);
+  flow.acknowledged(send.acked_psn, now_);
+  if (send.drained() || send.paused_until > now_) {
+    flow.quiet(now_);
+  } else if (flow.tired(now_)) {
     Recovery(port_, now_).rewind(*qp);
   }
   return true;

@@ -18,6 +18,7 @@
 #include "softnic/engine/recovery.h"
 #include "softnic/engine/serve.h"
 #include "softnic/wire/roce/datagrams.h"
+#include "softnic/wire/roce/flow.h"
 #include "softnic/wire/roce/remote_nics.h"
 #include "softnic/wire/roce/translate.h"
 
@@ -59,12 +60,6 @@ class UdpWire {
   int take_trouble() { return network_.take_trouble(); }
 
  private:
-  /// How one queue pair's requests get on.
-  struct Flow {
-    uint32_t acked = 0;
-    uint64_t since = 0;     // nothing came
-    uint64_t patience = 0;  // ns
-  };
   /// A connection that comes to here, and the acknowledgement that is held back for it.
   struct Connection {
     Inbound inbound;
@@ -80,8 +75,7 @@ class UdpWire {
   };
   class Answers;
 
-  bool window_is_full(const Packet& packet) const;
-  void watch(const Packet& packet);
+  Flow* flow_of(const Packet& packet);
   void hurry();
   bool goes_on(uint32_t qpn, Flow& flow) const;
   bool is_whole(const Arrived& datagram);

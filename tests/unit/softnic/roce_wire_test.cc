@@ -185,6 +185,95 @@ TEST(UdpWire, NoMoreIsAskedForThanThePeerKeepsCountOf) {
   EXPECT_EQ(std::memcmp(pair.a.memory.data(), pair.b.memory.data(), 4000), 0);
 }
 
+/// Datagrams that go out for requests without an end while nothing is taken.
+size_t on_their_way(Far& pair) {
+  for (int i = 0; i < 100; ++i) {
+    advance(*pair.local.side.port, pair.local, pair.a.qp(), pair.now, 64);
+  }
+  return pair.to_there.letters.size();
+}
+
+TEST(UdpWire, ManyPacketsAreOnTheirWayWhereNoneIsLost) {
+  Far pair;
+  pair.a.post(write_from(0, Side::kKey, 1 << 16, Side::kKey, 0));  // 256 packets
+  EXPECT_EQ(on_their_way(pair), roce::SendWindow::kLeast);
+  for (uint64_t n = 1; n <= 8; ++n) {
+    ASSERT_TRUE(pair.run_until(n));
+    pair.a.post(write_from(0, Side::kKey, 1 << 16, Side::kKey, 0));
+    pair.a.post(write_from(0, Side::kKey, 1 << 16, Side::kKey, 0));
+  }
+  ASSERT_TRUE(pair.run_until(17));
+  for (int i = 0; i < 4; ++i) pair.a.post(write_from(0, Side::kKey, 1 << 16, Side::kKey, 0));
+  EXPECT_EQ(on_their_way(pair), roce::SendWindow::kMost);
+  pair.to_there.letters.pop_front();
+  ASSERT_TRUE(pair.run_until(21));  // the peer has missed one
+  for (int i = 0; i < 4; ++i) pair.a.post(write_from(0, Side::kKey, 1 << 16, Side::kKey, 0));
+  EXPECT_LT(on_their_way(pair), roce::SendWindow::kMost);
+  ASSERT_TRUE(pair.run_until(25));
+  for (uint64_t i = 0; i < 25; ++i) EXPECT_EQ(pair.a.cqe(i).kind, CqeOpcode::kRequester) << i;
+}
+
+// All of it has arrived, and the answer names the last packet: a requester that sends less again
+// than it had sent has not sent that one, and takes no notice.
+TEST(UdpWire, AllIsSentAgainThatTheWindowHadRoomForBefore) {
+  Far pair;
+  for (uint64_t n = 1; n <= 8; ++n) {
+    pair.a.post(write_from(0, Side::kKey, 1 << 16, Side::kKey, 0));
+    ASSERT_TRUE(pair.run_until(n));
+  }
+  for (int i = 0; i < 2; ++i) pair.a.post(write_from(0, Side::kKey, 1 << 16, Side::kKey, 0));
+  ASSERT_EQ(on_their_way(pair), roce::SendWindow::kMost);
+  pair.remote.udp.poll(pair.now);
+  pair.to_here.letters.clear();
+  ASSERT_TRUE(pair.run_until(10));
+  EXPECT_EQ(pair.a.cqe(8).kind, CqeOpcode::kRequester);
+  EXPECT_EQ(pair.a.cqe(9).kind, CqeOpcode::kRequester);
+}
+
+TEST(UdpWire, HowLongAnswersTakeIsLearnt) {
+  constexpr uint64_t kMs = 1'000'000;
+  roce::Flow flow(0, 0);
+  EXPECT_FALSE(flow.tired(2 * kMs - 1));
+  EXPECT_TRUE(flow.tired(2 * kMs));
+  EXPECT_FALSE(flow.tired(6 * kMs - 1)) << "twice as long";
+  EXPECT_TRUE(flow.tired(6 * kMs));
+  for (uint32_t psn = 1; psn <= 50; ++psn) {
+    flow.sent(psn, psn * 20 * kMs);
+    flow.acknowledged(psn, (psn + 1) * 20 * kMs);
+  }
+  EXPECT_FALSE(flow.tired(51 * 20 * kMs + 20 * kMs - 1));
+  EXPECT_TRUE(flow.tired(51 * 20 * kMs + 40 * kMs));
+}
+
+// After such an answer it is not known which of them it is for.
+TEST(UdpWire, WhatIsSentAgainTellsNotHowLongAnswersTake) {
+  constexpr uint64_t kMs = 1'000'000;
+  roce::Flow flow(0, 0);
+  flow.sent(1, 0);
+  EXPECT_TRUE(flow.tired(2 * kMs));
+  flow.sent(1, 2 * kMs);
+  flow.acknowledged(1, 60 * kMs);
+  EXPECT_TRUE(flow.tired(62 * kMs));
+}
+
+TEST(UdpWire, AWindowDoublesUntilALossAndThenGrowsByOne) {
+  roce::SendWindow window;
+  const uint32_t least = roce::SendWindow::kLeast;
+  EXPECT_EQ(window.packets(), least);
+  window.widen(least);
+  EXPECT_EQ(window.packets(), 2 * least);
+  window.narrow();
+  EXPECT_EQ(window.packets(), least);
+  window.narrow();
+  EXPECT_EQ(window.packets(), least);
+  window.widen(least - 1);
+  EXPECT_EQ(window.packets(), least);
+  window.widen(1);
+  EXPECT_EQ(window.packets(), least + 1);
+  window.widen(1'000'000);
+  EXPECT_EQ(window.packets(), roce::SendWindow::kMost);
+}
+
 /// Random operations over a network: all complete, memory is as if nothing had happened, and what
 /// atomics have added is exact.
 void survives(const Badness& badness, uint32_t psn) {
