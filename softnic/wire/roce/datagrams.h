@@ -12,6 +12,9 @@
 
 namespace peal::softnic::roce {
 
+/// Datagrams that a kernel may be given in one piece. Their IPv4 headers count from 0.
+inline constexpr uint16_t kMostOfTrain = 64;
+
 /// A datagram that has come; `bytes` is beyond kMostDatagram if it was longer than any may be.
 struct Arrived {
   Address from;
@@ -28,6 +31,9 @@ class Datagrams {
   virtual const Address& address() const = 0;
   /// kMostDatagram bytes for the next datagram; null where there is no room now.
   virtual std::byte* reserve() = 0;
+  /// The identification that the next datagram will have in its IPv4 header, if it has so many
+  /// bytes and goes to that address.
+  virtual uint16_t identification(const Address& to, size_t bytes) const = 0;
   /// What was written there goes to port 4791 of that address.
   virtual void commit(const Address& to, size_t bytes) = 0;
   /// Sends everything; what there is no room for stays.

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A UDP socket that sends and receives many datagrams at once.
+//
+// Datagrams of one size, one behind the other to one address, are a train: the kernel takes and
+// hands out all of it in one piece, and cuts it where the network wants that (UDP_SEGMENT,
+// UDP_GRO). The last may be shorter. A kernel or a card that cannot has the first train lost, and
+// gets single datagrams from then on.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,21 +32,26 @@ class Socket : public Datagrams {
 
   const Address& address() const override { return address_; }
   std::byte* reserve() override;
+  uint16_t identification(const Address& to, size_t bytes) const override;
   void commit(const Address& to, size_t bytes) override;
   void flush() override;
   const std::vector<Arrived>& receive() override;
   int take_trouble() override;
 
  private:
-  struct Batch;
+  struct Outbox;
+  struct Inbox;
 
-  size_t send_some(size_t from);
+  bool joins(const Address& to, size_t bytes) const;
+  bool send_some();
+  void drop_front(int error);
 
   Fd fd_;
   Address address_;
   int trouble_ = 0;
-  std::unique_ptr<Batch> out_;
-  std::unique_ptr<Batch> in_;
+  bool makes_trains_ = true;
+  std::unique_ptr<Outbox> out_;
+  std::unique_ptr<Inbox> in_;
   std::vector<Arrived> arrived_;
 };
 

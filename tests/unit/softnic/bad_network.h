@@ -41,6 +41,7 @@ class End : public roce::Datagrams {
 
   const roce::Address& address() const override { return address_; }
   std::byte* reserve() override { return next_.data(); }
+  uint16_t identification(const roce::Address&, size_t) const override { return 0; }
   void commit(const roce::Address&, size_t bytes) override {
     const std::vector<std::byte> datagram(next_.begin(), next_.begin() + static_cast<long>(bytes));
     sent.push_back(datagram);

@@ -4,24 +4,20 @@
 // addresses and in no other way.
 #include <algorithm>
 #include <cstdlib>
-#include <random>
 #include <string>
 
+#include "base/internet.h"
+#include "tests/unit/softnic/loopback.h"
 #include "tests/unit/softnic/processes.h"
 
 namespace peal::softnic::testing {
 namespace {
 
-using Ipv4 = std::array<uint8_t, 4>;
-
-/// Four addresses that no other test uses now: 127.64.0.0 to 127.191.255.255 by chance, as process
-/// numbers are not unique across sandboxes. tests/mp/apart.sh has those above.
+/// For PEAL_SOFTNIC_UDP.
 std::string addresses() {
-  static const uint32_t first = std::random_device()() & 0x7ffffc;
   std::string list;
-  for (uint32_t number = first; number < first + 4; ++number) {
-    list += (number == first ? "127." : ",127.") + std::to_string(64 + (number >> 16)) + "." +
-            std::to_string(number >> 8 & 255) + "." + std::to_string(number & 255);
+  for (const roce::Address& one : loopback_addresses()) {
+    list += (list.empty() ? "" : ",") + text_of(one.byte);
   }
   return list;
 }

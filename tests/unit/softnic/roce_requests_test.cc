@@ -263,14 +263,29 @@ TEST(UdpWire, ANumberFromAPeerThatHasNoneIsNotBelievedAtOnce) {
     return letter_of(frame_of(RoceOpcode::kWriteOnly, psn, 0, 8), 8, 0x5a, number);
   };
   deliver(pair, write(0, 0));
-  deliver(pair, write(1, 7));
+  deliver(pair, write(1, 700));
   EXPECT_EQ(pair.b.qp().receive.expected_psn, 1u);
   deliver(pair, write(1, 0));
-  deliver(pair, write(2, 9));
+  deliver(pair, write(2, 900));
   EXPECT_EQ(pair.b.qp().receive.expected_psn, 2u);
-  deliver(pair, write(2, 10));
+  deliver(pair, write(2, 901));
   EXPECT_EQ(pair.b.qp().receive.expected_psn, 3u);
   EXPECT_EQ(pair.remote.udp.counts().wrong_icrc, 2u);
+}
+
+// Linux counts the datagrams of a train, which begin at 0: that is no other kind of NIC.
+TEST(UdpWire, APlaceInATrainIsNoNumber) {
+  Far pair;
+  const auto write = [](uint32_t psn, uint16_t number) {
+    return letter_of(frame_of(RoceOpcode::kWriteOnly, psn, 0, 8), 8, 0x5a, number);
+  };
+  for (uint32_t psn = 0; psn < 4; ++psn) {
+    deliver(pair, write(psn, static_cast<uint16_t>(psn % 2 == 0 ? 0 : 62 + psn / 2)));
+  }
+  EXPECT_EQ(pair.b.qp().receive.expected_psn, 4u);
+  deliver(pair, write(4, 64));  // beyond the longest
+  EXPECT_EQ(pair.b.qp().receive.expected_psn, 4u);
+  EXPECT_EQ(pair.remote.udp.counts().wrong_icrc, 1u);
 }
 
 /// One of each kind, with the sequence number 0.
