@@ -42,12 +42,14 @@ class EngineThread : public Runner {
  private:
   void run();
   bool round();
+  void rest(uint32_t idle_rounds) const;
 
   Port& port_;
   Wires wire_;
   std::function<void()> collect_;
   VisitedMutex mutex_;  // control calls visit
   std::atomic<bool> stop_{false};
+  bool listens_ = false;       // else what has come stays there, and would end every nap at once
   BusyList<uint32_t> queues_;  // by number
   int owner_;
   std::thread thread_;

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
+#include <thread>
 
 #include "softnic/wire/roce/udp_wire.h"
 #include "softnic/wire/wire.h"
@@ -48,6 +50,11 @@ class Wires {
     bool worked = shm_.poll(now);
     if (udp_ != nullptr) worked |= udp_->poll(now);
     return worked;
+  }
+  /// For so long, or until a datagram comes.
+  void rest(std::chrono::microseconds time) const {
+    if (udp_ != nullptr) return udp_->rest(time);
+    std::this_thread::sleep_for(time);
   }
   void flush() {
     shm_.flush();

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What carries datagrams between hosts: a socket, or a test's idea of a network. It never waits:
-// what does not fit is told, or lost.
+// What carries datagrams between hosts: a socket, or a test's idea of a network. Only rest()
+// waits: what does not fit is told, or lost.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -40,6 +41,8 @@ class Datagrams {
   virtual void flush() = 0;
   /// Some of what has come, in order; valid until the next call.
   virtual const std::vector<Arrived>& receive() = 0;
+  /// Waits for so long, or until something comes.
+  virtual void rest(std::chrono::microseconds time) = 0;
   /// errno of the last datagram that could not leave, since the last call; 0: all did.
   virtual int take_trouble() = 0;
 };

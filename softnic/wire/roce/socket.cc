@@ -4,6 +4,7 @@
 #include "softnic/wire/roce/socket.h"
 
 #include <netinet/udp.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -253,6 +254,14 @@ const std::vector<Arrived>& Socket::receive() {
     in.make_room(i);
   }
   return arrived_;
+}
+
+void Socket::rest(std::chrono::microseconds time) {
+  pollfd wait = {.fd = fd_.get(), .events = POLLIN, .revents = 0};
+  const auto whole = std::chrono::duration_cast<std::chrono::seconds>(time);
+  const timespec limit = {.tv_sec = whole.count(),
+                          .tv_nsec = std::chrono::nanoseconds(time - whole).count()};
+  static_cast<void>(ppoll(&wait, 1, &limit, nullptr));
 }
 
 int Socket::take_trouble() { return std::exchange(trouble_, 0); }

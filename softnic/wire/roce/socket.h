@@ -8,6 +8,7 @@
 // gets single datagrams from then on.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -36,6 +37,7 @@ class Socket : public Datagrams {
   void commit(const Address& to, size_t bytes) override;
   void flush() override;
   const std::vector<Arrived>& receive() override;
+  void rest(std::chrono::microseconds time) override;
   int take_trouble() override;
 
  private:

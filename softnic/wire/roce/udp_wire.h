@@ -10,6 +10,7 @@
 // and counted; nothing of it is believed.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
@@ -54,6 +55,7 @@ class UdpWire {
   /// Takes what has arrived. True when anything has.
   bool poll(uint64_t now);
   void flush() { network_.flush(); }
+  void rest(std::chrono::microseconds time) { network_.rest(time); }
 
   const Counts& counts() const { return counts_; }
   /// errno of the last datagram that could not leave, once; 0: none.

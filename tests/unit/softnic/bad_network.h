@@ -64,6 +64,7 @@ class End : public roce::Datagrams {
     }
     return arrived_;
   }
+  void rest(std::chrono::microseconds) override {}
   int take_trouble() override { return 0; }
 
   std::vector<std::vector<std::byte>> sent;
