@@ -76,6 +76,7 @@ print("ended")
                     me = peal.my_pe()
                     x, y, word = peal.full(4, me + 1, np.float32), peal.zeros(4, np.float32), peal.zeros(1, np.int64)
                     peal.all_reduce(y, x, "sum")
+                    peal.barrier()  # the other PE's sum is in its y as well
                     peal.put_signal(y, x, 1 - me, word, 1, async_op=True).wait()
                     peal.signal_wait(word, 1)
                     peal.barrier()
