@@ -109,7 +109,9 @@ constinit thread_local std::string_view call_of_thread;
 // Remedies name what a program of C has.
 constexpr Renamed kNames[] = {{"Runtime::malloc", "peal_malloc"},
                               {"Runtime::register_window", "peal_register_window"},
-                              {"Runtime::register_local", "peal_register_local"}};
+                              {"Runtime::register_local", "peal_register_local"},
+                              {", or pass Runtime::rejoin() a group", ""},
+                              {"call rejoin()", "call peal_rejoin()"}};
 
 }  // namespace
 

@@ -67,6 +67,8 @@ Failure FailureLog::first() const {
   return failure;
 }
 
+Status FailureLog::peek() const { return earliest().status; }
+
 // A loss and an abort were said when they came.
 Failure FailureLog::untold() const {
   if (word_.told()) return {};

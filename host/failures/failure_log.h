@@ -46,6 +46,8 @@ class FailureLog {
   /// The first failure, or one with status kOk. Where there is no other, the waits that ended at
   /// their deadline, a sentence each. Whoever asks has been told of it, as by status() and check().
   Failure first() const;
+  /// Its status, of which nobody has been told by this.
+  Status peek() const;
   /// Throws it, if there is one: kPeerLost, or kSystem for all else.
   void check() const;
   /// What all kernels of this PE wait for, and have waited for in vain.

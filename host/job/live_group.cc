@@ -21,6 +21,8 @@ constexpr std::chrono::milliseconds kSendAgain{1};
 // A peer's watcher empties its socket in less, or the peer does not hear. Who ends by a signal or
 // an exception has less time than who leaves in order.
 constexpr std::chrono::milliseconds kFarewell{1000};
+// What may pass until the end of another host's process is noticed.
+constexpr std::chrono::milliseconds kUntilNoticed{2000};
 constexpr std::chrono::milliseconds kLastWords{100};
 constexpr size_t kTold =
     4096;  // PEs that are told again where they have no room; others may not hear
@@ -143,17 +145,16 @@ void LiveGroup::leave(const Departure& how, const std::function<void()>& still_w
     const std::string why =
         stopped.empty() ? error.what() : fmt::format("{}: {}", error.what(), stopped);
     // This process may end now, behind a word that it leaves in order: who works on would take it
-    // for the first that has died.
-    say_last({.own = {Departure::How::kException, 0, why}});
+    // for the first that has died. The bootstrap may have heard first of one that has.
+    const bool died = error.code() == ErrorCode::kPeerLost;
+    const auto loss_now = first_loss(died ? kUntilNoticed : std::chrono::milliseconds(0));
+    say_last(because_of(loss_now, {Departure::How::kException, 0, why}));
     throw Error(error.code(), why);
   }
 }
 
 void LiveGroup::leave_for_rejoin() const {
-  auto loss = first_loss();
-  const std::vector<int> lost = lost_pes();
-  if (!loss && !lost.empty()) loss.emplace(lost.front(), Departure{.how = Departure::How::kEnded});
-  say_last(because_of(loss, {.how = Departure::How::kRejoins}));
+  say_last(because_of(first_loss(), {.how = Departure::How::kRejoins}));
 }
 
 void LiveGroup::announce(Departure::How how, int code, std::string_view text) const noexcept {
@@ -370,13 +371,16 @@ std::optional<int> LiveGroup::hear_of_loss(const Message& message) {
   return heard->loss->first;
 }
 
-std::optional<std::pair<int, Departure>> LiveGroup::first_loss() const {
-  const std::lock_guard lock(mutex_);
+std::optional<std::pair<int, Departure>> LiveGroup::first_loss(
+    std::chrono::milliseconds time) const {
+  Lock lock(mutex_);
+  wait_until(changed_, lock, Clock::now() + time, [&] { return !lost_.empty(); });
   for (const int pe : lost_) {
     const auto known = departures_.find(pe);
     if (known != departures_.end()) return std::pair(pe, known->second);
   }
-  return std::nullopt;
+  if (lost_.empty()) return std::nullopt;
+  return std::pair(lost_.front(), Departure{.how = Departure::How::kEnded});
 }
 
 std::string LiveGroup::name_of(int pe) const {

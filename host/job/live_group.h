@@ -135,8 +135,9 @@ class LiveGroup : public Bootstrap {
   std::vector<int> in_state(State state) const { return in_state(state, state); }
   std::vector<int> others_that_live(bool and_left) const;
   std::vector<int> others_that_live(const Lock& held, bool and_left) const;
-  /// The first PE that is lost, and how it left.
-  std::optional<std::pair<int, Departure>> first_loss() const;
+  /// The first PE that is lost, and how it left, as far as that is known. Waits at most `time` for
+  /// one.
+  std::optional<std::pair<int, Departure>> first_loss(std::chrono::milliseconds time = {}) const;
   template <class Exchange>
   void by_all(const Exchange& exchange) const;
   void exchange_unmasked(std::span<const std::byte> mine, std::span<std::byte> all);

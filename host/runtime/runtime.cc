@@ -91,7 +91,7 @@ std::string await_end_of_some(const JobMembership& job, const FailureLog& failur
                             std::chrono::steady_clock::now() + time);
   };
   const auto of_nic = [&] {
-    const Status failed = failures.first().status;
+    const Status failed = failures.peek();
     return failed == Status::kQueueError || failed == Status::kTimeout;
   };
   const bool late = group.channel().udp() != nullptr;

@@ -96,7 +96,7 @@ ALLOCATE = _library.peal_malloc, _library.peal_error  # for code that must not r
 FUNCTIONS = {name: getattr(_library, "peal_" + name) for name in (*_SIGNATURES, *_POINTERS, "epoch")}
 
 # Remedies of C in the words of Python.
-_WORDS = {"peal_init()": "peal.init()", "peal_finalize()": "peal.finalize()", "allocate it by peal_malloc with HeapKind::kHost, or mmap": "mmap",
+_WORDS = {"peal_init()": "peal.init()", "peal_finalize()": "peal.finalize()", "peal_rejoin()": "peal.rejoin()", "allocate it by peal_malloc with HeapKind::kHost, or mmap": "mmap",
           "peal_malloc": "peal.empty(), zeros(), full()",
           ", unless all ask for WindowOptions::any_size": "",
           "with what register_window answered there or was given": "by the array that peal.register() was given there",

@@ -99,7 +99,6 @@ def start_process(machines, host, words, program):
     return process
 
 
-
 def finish(machines, pes):
     machines.wait(lambda: all(pe.status is not None for pe in pes), JOB_SECONDS, "the job")
 

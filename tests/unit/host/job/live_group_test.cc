@@ -279,6 +279,28 @@ TEST(LiveGroup, SaysWhyItGivesUpTheEndOfTheJob) {
   });
 }
 
+/// Hazard: PE 0 gave up the end of the job because PE 1 had been killed, before it heard that from
+/// PE 1's host, and PE 2 said that PE 0 was lost.
+TEST(LiveGroup, TellsForWhoseLossItGivesUpTheEndOfTheJob) {
+  bootstrap::run_threads(3, [](Bootstrap& group) {
+    Member member(group, seconds(20));
+    if (member->rank() == 1) return;
+    if (member->rank() == 0) {
+      std::thread host([&] {
+        while (!member->leaves()) std::this_thread::yield();
+        member->lost(1);
+      });
+      EXPECT_NE(refusal([&] { member->leave({}, [] {}); }).find("rank 1 of 3 died"),
+                std::string::npos);
+      host.join();
+      return;
+    }
+    wait_until([&] { return member->departure(1).has_value(); },
+               std::chrono::steady_clock::now() + seconds(20));
+    EXPECT_EQ(member->departure(1).value().how, Departure::How::kEnded);
+  });
+}
+
 Message leaving(int from, const DepartureView& how, int lost_pe = -1,
                 const DepartureView& loss = {}) {
   const LeavingMessage message({how, lost_pe, loss});
