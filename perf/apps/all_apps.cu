@@ -3,6 +3,7 @@
 // The applications as one program, for tests: a compiler reads peal's headers once.
 //
 //   all_apps gups --words 4096        what gups --words 4096 does
+#include <numeric>  // of pages.cu, which has it inside a namespace here
 #include <string_view>
 
 #include "perf/apps/app.cuh"
