@@ -13,7 +13,7 @@ from peal._library import FUNCTIONS, answer, must
 from peal._memory import Heap
 from peal._ticket import Tickets
 from peal._waits import Caller
-from peal.errors import ArgumentError, Error
+from peal.errors import ArgumentError, Error, PeerLostError
 
 _PATIENCE_S = 5  # for waits that were aborted
 
@@ -113,12 +113,16 @@ class Pe:
 
     def begin_anew(self):
         """Answers the Pe behind a rejoin(), or raises: then this one goes on where nothing has changed."""
+        global _pe
+        _forget(_REJOINING)  # nobody reaches what is being replaced
         kept = _afterlife.keep(self.heap.exported())
         try:
             must("rejoin", "rejoin")
         except Error:
             if FUNCTIONS["my_pe"]() < 0:
                 self._be_void(kept)
+            else:
+                _pe = self
             raise
         self._be_void(kept)
         return _begin_anew(self.caller)
@@ -131,6 +135,8 @@ class Pe:
         _afterlife.put_back(kept)
 
     def leave(self, reason):
+        global _again
+        _again = None
         _tell_of_end()
         under_way = self.tickets.end()
         self._destroy_streams()
@@ -152,9 +158,18 @@ def _begin(caller, settings):
 
 
 def _begin_anew(caller):
-    """Behind peal_rejoin(). Where one more PE ends meanwhile, the next rejoin() begins with that."""
+    """Behind peal_rejoin(). Where one more PE ends meanwhile, the next rejoin() begins with that; after all else it would
+    find that all PEs live."""
     global _pe
-    _pe = Pe(caller)
+    try:
+        _pe = Pe(caller)
+    except PeerLostError:
+        raise
+    except BaseException as error:
+        reason = _reason(error)
+        _forget(f"this PE has left its job: {reason.decode()}")
+        must("rejoin", "leave", reason)
+        raise
     return _pe
 
 
@@ -190,9 +205,11 @@ def _synchronize(call, device, stream):
 _pe = None
 _caller = None  # made by the first init()
 _begun = None  # the call of an init() that is under way, or was interrupted
+_again = None  # the call of a rejoin() that was interrupted and goes on, or did
 _starting = {}  # "init": the thread that is in it. What dict.setdefault makes is whole whenever an interrupt comes
 _why_none = "call peal.init() first, or use `with peal.job():`"
 _ENDING = "this PE is ending: peal.finalize() is under way"
+_REJOINING = "peal.rejoin() is under way; where it was interrupted, call it again: it ends what that began"
 _REJOINS = "peal.rejoin() has failed; call it again"
 
 
@@ -321,17 +338,28 @@ def rejoin() -> None:
 
     Raises ArgumentError where all PEs live, Error in a job of another launcher, and PeerLostError where one more PE has
     ended meanwhile. After that, and where a new process did not come in time, it may be called again, and until it
-    returns all other calls raise."""
-    if _pe is None and _why_none != _REJOINS:
+    returns all other calls raise; also after it was interrupted: then the next one ends what that began."""
+    global _again
+    again, caller = _again, _caller
+    if again is not None:
+        caller.wait_for_interrupted("rejoin")
+    elif _pe is None and _why_none != _REJOINS:
         current("rejoin")
-    caller = _caller
-    again = caller.prepare(_pe.begin_anew) if _pe is not None else caller.prepare(_rejoin, caller)
+    else:
+        again = caller.prepare(_pe.begin_anew) if _pe is not None else caller.prepare(_rejoin, caller)
     try:
-        caller.close("this PE waits for the others: peal.rejoin() is under way", "rejoin", again)
+        if again is not _again:
+            caller.close(_REJOINING, "rejoin", again)
         caller.wait(again)
-    finally:
-        again.give_up()
         caller.open(again)
+        _again = None
+    except BaseException:
+        if again.give_up() or (again.finished and again.result is None):
+            caller.open(again)
+            _again = None
+        else:
+            _again = again
+        raise
 
 
 def abort(reason):
@@ -401,7 +429,7 @@ def _at_exit():
     if _caller is None or not (_caller.busy() or _caller.others()):
         return
     error = getattr(sys, "last_value", None)
-    if _pe is None or _caller.is_closed():  # in init() or finalize()
+    if _pe is None or _caller.is_closed():  # in init(), rejoin() or finalize()
         _exit_from_a_call(error)
     _caller.close_for_good("this process is ending")
     must("job", "abort", f"this PE ends in a call: {error!r}".encode())
@@ -413,9 +441,9 @@ _FORKED = "this process was forked from a PE and is none; start PEs by peal-run,
 
 
 def _in_child():
-    global _caller, _begun
-    of_parent = _pe is not None or _begun is not None
-    _caller = _begun = None  # their thread is the parent's
+    global _caller, _begun, _again
+    of_parent = _pe is not None or _begun is not None or _why_none in (_REJOINING, _REJOINS)
+    _caller = _begun = _again = None  # their thread is the parent's
     _starting.clear()
     if of_parent:
         _forget(_FORKED)

@@ -322,6 +322,89 @@ class Interrupts(Job):
             print("ended")
             """), 0, "ended")
 
+    # Hazard: all were let in to a Runtime that a rejoin() was replacing, and abort() was called for it.
+    def test_an_interrupted_rejoin_goes_on(self):
+        self.assert_ends(self.held("""
+            def interrupt():
+                caught = hold("rejoin")
+                try:
+                    peal.rejoin()
+                    raise AssertionError
+                except KeyboardInterrupt:
+                    for call in peal.barrier, peal.finalize, lambda: peal.abort("enough"), array.numpy, ticket.wait:
+                        refused(call, "peal.rejoin() is under way; where it was interrupted, call it again")
+                    other = threading.Thread(target=refused, args=(peal.rejoin, "call it from the main thread"))
+                    other.start()
+                    other.join()
+                    caught.set()
+            for turn in range(2):
+                peal.init()
+                array = peal.full(3, 5)
+                ticket = peal.put(array, array, 0, async_op=True)
+                interrupt()
+                refused(peal.rejoin, "all 1 PEs live")
+                ticket.wait()
+                assert array.numpy().tolist() == [5, 5, 5]
+                replaced, _library.FUNCTIONS["rejoin"] = _library.FUNCTIONS["rejoin"], lambda: 0
+                interrupt()
+                peal.rejoin()
+                _library.FUNCTIONS["rejoin"] = replaced
+                refused(array.numpy, "has ended")
+                peal.barrier()
+                peal.finalize()
+            print("ended")
+            """), 0, "ended")
+
+    def test_a_job_that_an_interrupted_rejoin_ends_touches_nothing(self):
+        job = self.held("""
+            _library.FUNCTIONS["abort"] = _library.FUNCTIONS["leave"] = lambda reason: print("called", reason)
+            with peal.job():
+                hold("rejoin")
+                peal.rejoin()
+            """)
+        self.assertIn(job.returncode, (1, 130), job.stderr)
+        self.assertIn("KeyboardInterrupt", job.stderr)
+        self.assertNotIn("called", job.stdout)
+
+    # Hazard: the job was whole in libpeal, so that rejoin() was refused, and in Python it was not.
+    def test_a_rejoin_that_fails_behind_libpeals_leaves(self):
+        self.assert_ends(self.held("""
+            def fails(pe):
+                raise ValueError("no room")
+            peal.init()
+            _library.FUNCTIONS["rejoin"], heap, _job.Heap = lambda: 0, _job.Heap, fails
+            try:
+                peal.rejoin()
+                raise AssertionError
+            except ValueError:
+                for call in peal.rejoin, peal.finalize, peal.barrier:
+                    refused(call, "this PE has left its job: ValueError: no room")
+            print("ended")
+            """), 0, "ended")
+
+    # Hazard: rejoin() was an AttributeError there.
+    def test_a_child_between_two_rejoins_is_no_pe(self):
+        self.assert_ends(self.held("""
+            peal.init()
+            real = dict(_library.FUNCTIONS)
+            _library.FUNCTIONS.update(rejoin=lambda: -1, my_pe=lambda: -1)
+            try:
+                peal.rejoin()
+            except peal.Error:
+                refused(peal.barrier, "peal.rejoin() has failed; call it again")
+            child = os.fork()
+            if child == 0:
+                refused(peal.rejoin, "forked")
+                refused(peal.init, "forked")
+                os._exit(3)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+            _library.FUNCTIONS.update(real, rejoin=lambda: 0)
+            peal.rejoin()
+            peal.barrier()
+            peal.finalize()
+            print("ended")
+            """), 0, "ended")
+
     def test_a_wait_for_a_ticket_can_be_interrupted(self):
         self.assert_ends(self.held("""
             with peal.job():
