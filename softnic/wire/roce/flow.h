@@ -19,6 +19,9 @@
 
 namespace peal::softnic::roce {
 
+/// What is older than this is no repeat but of another connection.
+inline constexpr int32_t kOldestRepeat = 1 << 16;
+
 class SendWindow {
  public:
   /// What a socket with the kernel's usual limit (net.core.rmem_max) has room for, of the largest.
@@ -76,12 +79,16 @@ class Flow {
   /// Everything up to that packet has arrived.
   void acknowledged(uint32_t psn, uint64_t now) {
     const int32_t arrived = psn_distance(psn, acked_);
-    if (arrived > 0) window_.widen(static_cast<uint32_t>(arrived));
     if (arrived == 0) return;
     acked_ = psn;
     quiet(now);
+    if (arrived < 0) {  // the queue pair was connected anew
+      highest_ = psn;
+      timed_at_ = 0;
+      return;
+    }
+    window_.widen(static_cast<uint32_t>(arrived));
     if (timed_at_ != 0 && psn_distance(psn, timed_) >= 0) take_time(now - timed_at_);
-    patience_ = std::clamp(usual_ + 4 * spread_, kLeastPatience, kMostPatience);
   }
   /// Nothing is to come, or nothing yet.
   void quiet(uint64_t now) { since_ = now; }
@@ -90,7 +97,8 @@ class Flow {
     window_.narrow();
     timed_at_ = 0;
   }
-  /// True once an answer has been waited for too long; it is waited for twice as long next time.
+  /// True once an answer has been waited for too long; from then on it is waited for twice as long,
+  /// until the answer to something that was not repeated tells how long it takes.
   bool tired(uint64_t now) {
     if (now - since_ < patience_) return false;
     since_ = now;
@@ -100,10 +108,11 @@ class Flow {
   }
 
  private:
-  /// It has been sent before. Anything else is a queue pair that was connected anew.
+  /// It has been sent before. That may be windows ago: a READ or an atomic without an answer is
+  /// sent again with all that follows it, acknowledged or not.
   bool known(uint32_t psn) const {
     const int32_t behind = psn_distance(highest_, psn);
-    return behind >= 0 && behind <= static_cast<int32_t>(SendWindow::kMost);
+    return behind >= 0 && behind <= kOldestRepeat;
   }
   /// RFC 6298: the mean of the times that answers take, and of how far they are off.
   void take_time(uint64_t ns) {
@@ -111,11 +120,12 @@ class Flow {
     if (usual_ == 0) {
       usual_ = ns;
       spread_ = ns / 2;
-      return;
+    } else {
+      const uint64_t off = ns > usual_ ? ns - usual_ : usual_ - ns;
+      spread_ = (3 * spread_ + off) / 4;
+      usual_ = (7 * usual_ + ns) / 8;
     }
-    const uint64_t off = ns > usual_ ? ns - usual_ : usual_ - ns;
-    spread_ = (3 * spread_ + off) / 4;
-    usual_ = (7 * usual_ + ns) / 8;
+    patience_ = std::clamp(usual_ + 4 * spread_, kLeastPatience, kMostPatience);
   }
 
   SendWindow window_;

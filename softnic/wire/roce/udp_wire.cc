@@ -17,8 +17,6 @@ namespace {
 constexpr int kRounds = 4;  // of receiving, before queue pairs get their turn
 /// All this is under the engine's lock: READs of many packets share so many answers in one poll.
 constexpr uint32_t kMostAnswers = 512;
-/// What is older than this is no repeat but a straggler of another connection.
-constexpr int32_t kOldestRepeat = 1 << 16;
 
 constexpr uint64_t kLookEvery = 500'000;  // ns
 

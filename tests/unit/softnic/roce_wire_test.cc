@@ -213,14 +213,20 @@ TEST(UdpWire, ManyPacketsAreOnTheirWayWhereNoneIsLost) {
   for (uint64_t i = 0; i < 25; ++i) EXPECT_EQ(pair.a.cqe(i).kind, CqeOpcode::kRequester) << i;
 }
 
+/// 8 WRITEs, after which the window is as wide as it gets.
+bool open_window(Far& pair) {
+  for (uint64_t n = 1; n <= 8; ++n) {
+    pair.a.post(write_from(0, Side::kKey, 1 << 16, Side::kKey, 0));
+    if (!pair.run_until(n)) return false;
+  }
+  return true;
+}
+
 // All of it has arrived, and the answer names the last packet: a requester that sends less again
 // than it had sent has not sent that one, and takes no notice.
 TEST(UdpWire, AllIsSentAgainThatTheWindowHadRoomForBefore) {
   Far pair;
-  for (uint64_t n = 1; n <= 8; ++n) {
-    pair.a.post(write_from(0, Side::kKey, 1 << 16, Side::kKey, 0));
-    ASSERT_TRUE(pair.run_until(n));
-  }
+  ASSERT_TRUE(open_window(pair));
   for (int i = 0; i < 2; ++i) pair.a.post(write_from(0, Side::kKey, 1 << 16, Side::kKey, 0));
   ASSERT_EQ(on_their_way(pair), roce::SendWindow::kMost);
   pair.remote.udp.poll(pair.now);
@@ -228,6 +234,36 @@ TEST(UdpWire, AllIsSentAgainThatTheWindowHadRoomForBefore) {
   ASSERT_TRUE(pair.run_until(10));
   EXPECT_EQ(pair.a.cqe(8).kind, CqeOpcode::kRequester);
   EXPECT_EQ(pair.a.cqe(9).kind, CqeOpcode::kRequester);
+}
+
+// An atomic without an answer is sent again with all behind it, and what is acknowledged meanwhile
+// lets more out: what is sent again is then more than a window.
+TEST(UdpWire, AllIsSentAgainBehindAnAtomicWithoutAnAnswer) {
+  Far pair;
+  ASSERT_TRUE(open_window(pair));
+  constexpr uint64_t kCounter = 60'000;
+  pair.a.post(fetch_add(kCounter, Side::kKey, 2, Side::kKey, kCounter));
+  for (int i = 0; i < 4; ++i) pair.a.post(write_from(0, Side::kKey, 1 << 16, Side::kKey, 0));
+  ASSERT_EQ(on_their_way(pair), roce::SendWindow::kMost);
+  pair.remote.udp.poll(pair.now);
+  ASSERT_EQ(pair.to_here.letters.size(), 2u);
+  pair.to_here.letters.pop_front();  // the atomic's
+  pair.local.udp.poll(pair.now);
+  ASSERT_EQ(on_their_way(pair), 2 * roce::SendWindow::kMost);
+  pair.remote.udp.poll(pair.now);
+  pair.to_here.letters.clear();
+  ASSERT_TRUE(pair.run_until(13));
+  for (uint64_t i = 8; i < 13; ++i) EXPECT_EQ(pair.a.cqe(i).kind, CqeOpcode::kRequester) << i;
+}
+
+TEST(UdpWire, OfAQueuePairThatIsConnectedAnewNothingHasBeenSent) {
+  roce::Flow flow(1000, 1);
+  for (uint32_t psn = 1001; psn <= 1040; ++psn) flow.sent(psn, 1);
+  flow.acknowledged(1040, 2);
+  EXPECT_FALSE(flow.holds(1000));
+  flow.acknowledged(400, 3);
+  EXPECT_FALSE(flow.holds(401));
+  EXPECT_TRUE(flow.holds(1000));
 }
 
 TEST(UdpWire, HowLongAnswersTakeIsLearnt) {
@@ -248,12 +284,16 @@ TEST(UdpWire, HowLongAnswersTakeIsLearnt) {
 // After such an answer it is not known which of them it is for.
 TEST(UdpWire, WhatIsSentAgainTellsNotHowLongAnswersTake) {
   constexpr uint64_t kMs = 1'000'000;
-  roce::Flow flow(0, 0);
-  flow.sent(1, 0);
-  EXPECT_TRUE(flow.tired(2 * kMs));
-  flow.sent(1, 2 * kMs);
+  roce::Flow flow(0, kMs);
+  flow.sent(1, kMs);
+  EXPECT_TRUE(flow.tired(3 * kMs));
+  flow.sent(1, 3 * kMs);
   flow.acknowledged(1, 60 * kMs);
-  EXPECT_TRUE(flow.tired(62 * kMs));
+  EXPECT_FALSE(flow.tired(64 * kMs - 1)) << "still twice as long";
+  flow.sent(2, 61 * kMs);
+  flow.acknowledged(2, 64 * kMs);
+  EXPECT_FALSE(flow.tired(73 * kMs - 1)) << "3 ms, and 1.5 off";
+  EXPECT_TRUE(flow.tired(73 * kMs));
 }
 
 TEST(UdpWire, AWindowDoublesUntilALossAndThenGrowsByOne) {
