@@ -14,9 +14,10 @@ namespace peal::softnic::roce {
 
 namespace {
 
-constexpr int kRounds = 4;  // of receiving, before queue pairs get their turn
-/// All this is under the engine's lock: READs of many packets share so many answers in one poll.
-constexpr uint32_t kMostAnswers = 512;
+// All this is under the engine's lock.
+constexpr int kRounds = 4;              // of receiving, before queue pairs get their turn
+constexpr size_t kMostTaken = 512;      // datagrams, after which no further round begins
+constexpr uint32_t kMostAnswers = 512;  // that READs of many packets share in one poll
 
 constexpr uint64_t kLookEvery = 500'000;  // ns
 
@@ -184,10 +185,12 @@ bool UdpWire::poll(uint64_t now) {
   now_ = now;
   rest_ = kMostAnswers;
   bool worked = false;
-  for (int round = 0; round < kRounds; ++round) {
+  size_t taken = 0;
+  for (int round = 0; round < kRounds && taken < kMostTaken; ++round) {
     const std::vector<Arrived>& datagrams = network_.receive();
     if (datagrams.empty()) break;
     worked = true;
+    taken += datagrams.size();
     const bool down = port_down(port_, now_);
     for (const Arrived& datagram : datagrams) {
       if (!down) take(datagram);
@@ -310,11 +313,14 @@ void UdpWire::take_answer(const RoceFrame& frame) {
   Packet packet;
   Payload payload;
   if (!answer_packet(frame, value, packet, payload)) return;
+  const Sender& send = port_.qps[frame.qpn].send;
+  const uint32_t before = send.psn;
   softnic::take_answer(port_, packet, payload, now_);
   const auto flow = flows_.find(frame.qpn);
   if (flow == flows_.end()) return;
-  flow->second.acknowledged(port_.qps[frame.qpn].send.acked_psn, now_);
-  if (packet.kind == PacketKind::kResend) flow->second.lost();
+  flow->second.acknowledged(send.acked_psn, now_);
+  const bool goes_back = psn_distance(send.psn, before) < 0;  // not so for one that comes twice
+  if (packet.kind == PacketKind::kResend && goes_back) flow->second.lost();
 }
 
 // ---- what does not arrive
