@@ -113,6 +113,21 @@ struct Socket::Outbox {
     if (train[i].count == 2)
       control[i].write(header, UDP_SEGMENT, static_cast<SegmentBytes>(train[i].each));
   }
+  /// Moves down what has not left.
+  void close_up() {
+    size_t from = 0;
+    for (size_t i = 0; i < sent; ++i) from += train[i].count;
+    const size_t end = std::exchange(trains, 0);
+    datagrams = 0;
+    for (size_t i = std::exchange(sent, 0); i < end; ++i) {
+      const Train moved = train[i];
+      begin(moved.to, moved.each);
+      for (size_t n = 0; n < moved.count; ++n, ++from) {
+        datagram[datagrams] = datagram[from];
+        append(vector[from].iov_len);
+      }
+    }
+  }
 };
 
 /// Room for what arrives.
@@ -163,6 +178,9 @@ Socket::Socket(const std::vector<Address>& addresses) {
       set_buffer(fd_, SO_RCVBUFFORCE, SO_RCVBUF);
       set_buffer(fd_, SO_SNDBUFFORCE, SO_SNDBUF);
       set(fd_, IPPROTO_UDP, UDP_GRO, 1);
+      const int no_train = 0;  // a kernel before 4.18 sends a train as one datagram
+      makes_trains_ =
+          setsockopt(fd_.get(), IPPROTO_UDP, UDP_SEGMENT, &no_train, sizeof no_train) == 0;
       return;
     }
     error = errno;
@@ -176,7 +194,10 @@ Socket::Socket(const std::vector<Address>& addresses) {
 Socket::~Socket() = default;
 
 std::byte* Socket::reserve() {
-  if (out_->datagrams == kBatch) flush();
+  if (out_->datagrams == kBatch) {
+    flush();
+    if (out_->sent > 0) out_->close_up();
+  }
   return out_->datagrams == kBatch ? nullptr : out_->datagram[out_->datagrams].data();
 }
 

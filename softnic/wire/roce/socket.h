@@ -4,8 +4,8 @@
 //
 // Datagrams of one size, one behind the other to one address, are a train: the kernel takes and
 // hands out all of it in one piece, and cuts it where the network wants that (UDP_SEGMENT,
-// UDP_GRO). The last may be shorter. A kernel or a card that cannot has the first train lost, and
-// gets single datagrams from then on.
+// UDP_GRO). The last may be shorter. A kernel that knows none gets single datagrams; where one
+// cannot be sent, for the card's sake, it is lost, and single datagrams follow.
 #pragma once
 
 #include <chrono>
@@ -51,7 +51,7 @@ class Socket : public Datagrams {
   Fd fd_;
   Address address_;
   int trouble_ = 0;
-  bool makes_trains_ = true;
+  bool makes_trains_ = false;
   std::unique_ptr<Outbox> out_;
   std::unique_ptr<Inbox> in_;
   std::vector<Arrived> arrived_;
