@@ -12,7 +12,7 @@
 //    | <- kOutput, kErrors ------  |      whole lines of one PE
 //    | <- kExited (status) ------  |      a PE's process has ended, after its output
 //    | <- kRestarted (status) ---  |      the same, and another has taken its place
-//    | -- kNotWhole ----------->  |      a PE has ended for good: who fails from then on is not started again
+//    | -- kNotWhole ----------->  |      a PE has ended for good: none is started from then on
 //    | -- kSignal, kEnd -------->  |
 //    | <- end of the stream -----  |      all PEs have ended; the other way round: end them
 #pragma once
