@@ -16,16 +16,16 @@
 namespace peal {
 namespace {
 
+using std::chrono::milliseconds;
 constexpr uint64_t kMaxContribution = uint64_t{1} << 30;
-constexpr std::chrono::milliseconds kSendAgain{1};
+constexpr milliseconds kSendAgain{1};
 // A peer's watcher empties its socket in less, or the peer does not hear. Who ends by a signal or
 // an exception has less time than who leaves in order.
-constexpr std::chrono::milliseconds kFarewell{1000};
-// What may pass until the end of another host's process is noticed.
-constexpr std::chrono::milliseconds kUntilNoticed{2000};
-constexpr std::chrono::milliseconds kLastWords{100};
-constexpr size_t kTold =
-    4096;  // PEs that are told again where they have no room; others may not hear
+constexpr milliseconds kFarewell{1000};
+constexpr milliseconds kUntilNoticed{2000};  // the end of another host's process
+constexpr milliseconds kLastWords{100};
+// PEs that are told again where they have no room; others may not hear.
+constexpr size_t kTold = 4096;
 
 DepartureView view_of(const Departure& how) { return {how.how, how.code, how.text}; }
 
@@ -41,7 +41,7 @@ Leaving because_of(const std::optional<std::pair<int, Departure>>& loss, const D
 
 }  // namespace
 
-LiveGroup::LiveGroup(std::unique_ptr<Bootstrap> all, std::chrono::milliseconds deadline,
+LiveGroup::LiveGroup(std::unique_ptr<Bootstrap> all, milliseconds deadline,
                      const std::string& interface)
     : all_(std::move(all)),
       deadline_(deadline),
@@ -144,11 +144,10 @@ void LiveGroup::leave(const Departure& how, const std::function<void()>& still_w
   } catch (const Error& error) {
     const std::string why =
         stopped.empty() ? error.what() : fmt::format("{}: {}", error.what(), stopped);
-    // This process may end now, behind a word that it leaves in order: who works on would take it
-    // for the first that has died. The bootstrap may have heard first of one that has.
-    const bool died = error.code() == ErrorCode::kPeerLost;
-    const auto loss_now = first_loss(died ? kUntilNoticed : std::chrono::milliseconds(0));
-    say_last(because_of(loss_now, {Departure::How::kException, 0, why}));
+    // Else who works on takes this PE, whose word was of an end in order, for the first that has
+    // died. The bootstrap may have heard of that one before its host has told.
+    const auto time = error.code() == ErrorCode::kPeerLost ? kUntilNoticed : milliseconds(0);
+    say_last(because_of(first_loss(time), {Departure::How::kException, 0, why}));
     throw Error(error.code(), why);
   }
 }
@@ -173,7 +172,7 @@ void LiveGroup::say_last(const Leaving& leaving) const noexcept {
 // Many that leave at once fill a peer's socket, until its watcher has read: one that did not hear
 // of this PE would wait for it until the deadline.
 template <class Send>
-void LiveGroup::tell_all(const Send& send, std::chrono::milliseconds time) const {
+void LiveGroup::tell_all(const Send& send, milliseconds time) const {
   std::bitset<kTold> told;
   const auto tell = [&] {
     bool all = true;
@@ -371,8 +370,7 @@ std::optional<int> LiveGroup::hear_of_loss(const Message& message) {
   return heard->loss->first;
 }
 
-std::optional<std::pair<int, Departure>> LiveGroup::first_loss(
-    std::chrono::milliseconds time) const {
+std::optional<std::pair<int, Departure>> LiveGroup::first_loss(milliseconds time) const {
   Lock lock(mutex_);
   wait_until(changed_, lock, Clock::now() + time, [&] { return !lost_.empty(); });
   for (const int pe : lost_) {
@@ -405,7 +403,7 @@ std::vector<int> LiveGroup::others_that_live([[maybe_unused]] const Lock& held,
   return pes;
 }
 
-int LiveGroup::await_lost(const std::vector<int>& pes, std::chrono::milliseconds time) const {
+int LiveGroup::await_lost(const std::vector<int>& pes, milliseconds time) const {
   Lock lock(mutex_);
   const auto alive = [&] {
     return std::ranges::find_if(
