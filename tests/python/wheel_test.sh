@@ -27,7 +27,8 @@ rm -rf "$work/installation"
 unset PEAL_SOFTNIC_PLACEMENT RUNFILES_DIR PYTHONPATH
 export XDG_CACHE_HOME="$work/cache"
 
-"$work/venv/bin/python" -m unittest -v test_package test_reports test_mistakes test_kernels test_torch || fail "the package's tests"
+"$work/venv/bin/python" -m unittest -v test_package test_interrupts test_reports test_mistakes test_kernels test_torch ||
+  fail "the package's tests"
 # What libpeal wants and a system may lack comes from the wheel, for the programs too.
 for file in lib/libpeal.so.0 bin/peal-run; do
   expect "_native/" sh -c 'ldd "$1" | grep libfmt' sh "$(echo "$work"/venv/lib/python3*/site-packages/peal/_native)/$file"
