@@ -22,7 +22,6 @@ constexpr milliseconds kSendAgain{1};
 // A peer's watcher empties its socket in less, or the peer does not hear. Who ends by a signal or
 // an exception has less time than who leaves in order.
 constexpr milliseconds kFarewell{1000};
-constexpr milliseconds kUntilNoticed{2000};  // the end of another host's process
 constexpr milliseconds kLastWords{100};
 // PEs that are told again where they have no room; others may not hear.
 constexpr size_t kTold = 4096;

@@ -108,6 +108,9 @@ class LiveGroup : public Bootstrap {
   /// PEs that live, and have told that they leave in order, or have not.
   std::vector<int> left_in_order() const { return others_that_live(true); }
   std::vector<int> not_left() const { return others_that_live(false); }
+  /// In this time the end of a process is noticed, on another host as well: a kernel hears of it
+  /// from its NIC, and the bootstrap from its connection, before the operating system tells of it.
+  static constexpr std::chrono::milliseconds kUntilNoticed{2000};
   /// Waits at most `time` until each of `pes` has ended; answers one that has not, or -1.
   int await_lost(const std::vector<int>& pes, std::chrono::milliseconds time) const;
   /// A part of another PE's contribution to a call.

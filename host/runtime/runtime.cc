@@ -25,9 +25,6 @@
 namespace peal {
 namespace {
 
-// A kernel may hear of a death from the NIC before the operating system tells of it.
-constexpr std::chrono::milliseconds kUntilNoticed{2000};
-
 // A PE whose process runs tells what it waits for within some milliseconds.
 constexpr std::chrono::milliseconds kUntilTold{1000};
 
@@ -67,11 +64,11 @@ void refuse_living(const LiveGroup& group, int pe) {
 // of them live as far as is known here; a silent host is taken for lost after PEAL_HOST_TIMEOUT
 // only.
 int one_that_answers(const LiveGroup& group, const std::vector<int>& pes) {
-  if (pes.empty() || group.await_lost(pes, kUntilNoticed) < 0) return -1;
+  if (pes.empty() || group.await_lost(pes, LiveGroup::kUntilNoticed) < 0) return -1;
   UdpChannel& udp = *group.channel().udp();
   const UdpChannel::Time asked = UdpChannel::now();
   for (const int pe : pes) udp.ask(pe);
-  group.await_lost(pes, kUntilNoticed);
+  group.await_lost(pes, LiveGroup::kUntilNoticed);
   const auto answers = std::ranges::find_if(
       pes, [&](int pe) { return udp.heard(pe).at > asked && group.is_live(pe); });
   return answers == pes.end() ? -1 : *answers;
@@ -95,7 +92,8 @@ std::string await_end_of_some(const JobMembership& job, const FailureLog& failur
     return failed == Status::kQueueError || failed == Status::kTimeout;
   };
   const bool late = group.channel().udp() != nullptr;
-  if (!noticed(kUntilNoticed) && !(late && of_nic() && noticed(job.config.host_timeout))) {
+  if (!noticed(LiveGroup::kUntilNoticed) &&
+      !(late && of_nic() && noticed(job.config.host_timeout))) {
     fail(ErrorCode::kInvalidArgument,
          "rejoin: all {} PEs live, and none is to be replaced: end a process first", group.size());
   }
@@ -360,7 +358,7 @@ void Runtime::mask(const std::vector<int>& pes) {
     if (here || parts().services->watcher.watches(pe)) watched.push_back(pe);
     if (group.channel().by_udp(pe) && group.is_live(pe)) elsewhere.push_back(pe);
   }
-  refuse_living(group, group.await_lost(watched, kUntilNoticed));
+  refuse_living(group, group.await_lost(watched, LiveGroup::kUntilNoticed));
   refuse_living(group, one_that_answers(group, elsewhere));
   for (const int pe : pes) group.mask(pe);
   parts().services->failures.forget_losses();
