@@ -26,6 +26,7 @@ packages=(
   cmake make pkg-config gdb
   python3-numpy python3-venv
   qemu-system-x86 busybox-static cpio iproute2 tshark slurmctld slurmd slurm-client munge
+  python3-torch
 )
 
 # install_missing PACKAGE...: from Debian, quiet when all are there.

@@ -11,7 +11,22 @@ import unittest
 from test_package import HERE, Job, run, run_text
 
 
-@unittest.skipUnless(importlib.util.find_spec("torch"), "there is no torch")
+def why_not():
+    """Why peal.torch cannot be tried here, or nothing."""
+    if not importlib.util.find_spec("torch"):
+        return "there is no torch"
+    import torch
+    old = [int(number) for number in torch.__version__.split(".")[:2]] < [2, 8]
+    return f"torch {torch.__version__} is too old" if old else ""
+
+
+class OldTorch(Job):
+    @unittest.skipUnless("too old" in why_not(), "there is no old torch")
+    def test_an_old_torch_is_refused(self):
+        self.assert_ends(run_text(1, "import peal.torch"), 1, r"ImportError: peal\.torch needs PyTorch 2\.8 or newer; .* is 1\.13")
+
+
+@unittest.skipIf(why_not(), why_not())
 class Torch(Job):
     def test_all_pes_agree(self):
         for pes, transport in (1, "p2p"), (3, "ibgda"), (2, "p2p"):

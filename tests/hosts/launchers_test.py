@@ -121,30 +121,40 @@ class Launcher:
     why_not: str = ""
 
 
-def torchrun(words):
-    found = shutil.which("torchrun")
-    return f"{found or f'{sys.executable} -m torch.distributed.run'} {words} --no_python"
+class Torchrun:
+    """PyTorch's launcher. That of Debian 12 (1.13) does not know Python 3.11, where a flag without bits is not listed with
+    its class: it starts processes only when it is told a stream to keep."""
 
+    KEEPS = "", "--redirects 1 --tee 1"
 
-def why_no_torchrun(machines):
-    """What is missing here, or nothing. That of Debian 12 starts no process: it does not know Python 3.11."""
-    if not shutil.which("torchrun") and not importlib.util.find_spec("torch"):
-        return "no torchrun: PyTorch is not installed"
-    tried = machines.start(1, torchrun("--nproc_per_node 1") + " true")
-    text = end_of(machines, [tried], "torchrun of `true`")
-    return f"torchrun does not start `true`: {text[-200:]}" if tried.status else ""
+    def __init__(self, machines):
+        self.program = shutil.which("torchrun") or f"{sys.executable} -m torch.distributed.run"
+        self.why_not = ""
+        if not shutil.which("torchrun") and not importlib.util.find_spec("torch"):
+            self.why_not = "no torchrun: apt-get install python3-torch"
+            return
+        for keeps in self.KEEPS:
+            self.keeps = keeps
+            tried = machines.start(1, self("--nproc_per_node 1") + " true")
+            text = end_of(machines, [tried], "torchrun of `true`")
+            if tried.status == 0:
+                return
+        self.why_not = f"torchrun does not start `true`: {text[-200:]}"
+
+    def __call__(self, words):
+        return f"{self.program} {words} {self.keeps} --no_python"
 
 
 def by_torchrun(machines):
     """One on each host. They are told where all meet, or where they agree on that first (c10d)."""
-    why_not = why_no_torchrun(machines)
+    torchrun = Torchrun(machines)
 
     def launcher(name, words):
         return Launcher(name, lambda pes, command: [
             machines.start(node, torchrun(f"--nnodes 2 --nproc_per_node {pes // 2} {words.format(node - 1)}") + f" {command}")
             # Where all PEs of a host end with 0, its torchrun waits five minutes for others that have failed.
             for node in machines.hosts], jobs=(HELLO,), others=(lose_a_pe,), code=lambda _: 1,
-            lost=r"host +: host2\n +rank +: 1 ", why_not=why_not)
+            lost=r"host +: host2\n +rank +: 1 ", why_not=torchrun.why_not)
 
     yield launcher("torchrun", f"--node_rank {{}} --master_addr host1 --master_port {TORCHRUN_PORT}")
     yield launcher("torchrun_c10d", RENDEZVOUS)
@@ -189,9 +199,10 @@ def by_slurm(machines, scratch):
                    jobs=(HELLO,), lost=PEAL_RUN_LOST, leaves_others=False)
     yield launcher("mpirun_in_salloc", lambda pes, command: f"salloc -N 2 -n {pes} mpirun --bind-to none {command}",
                    jobs=(HELLO,), others=())
+    torchrun = Torchrun(machines)
     yield launcher("torchrun_in_srun", lambda pes, command: cluster.srun(
         f"-N 2 -n 2 {torchrun(f'--nnodes 2 --nproc_per_node {pes // 2} {RENDEZVOUS}')} {command}"),
-        jobs=(HELLO,), others=(), why_not=why_no_torchrun(machines))
+        jobs=(HELLO,), others=(), why_not=torchrun.why_not)
 
 
 def cases(launchers):

@@ -7,6 +7,9 @@ import warnings
 
 import torch
 
+if [int(number) for number in torch.__version__.split(".")[:2]] < [2, 8]:  # torch.library, torch's symmetric memory
+    raise ImportError(f"peal.torch needs PyTorch 2.8 or newer; {torch.__file__} is {torch.__version__}: pip install torch")
+
 import peal
 from peal.errors import CompileError
 from peal.torch import _arena, _extension, _groups, _ops, _symmetric_memory

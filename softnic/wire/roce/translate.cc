@@ -144,12 +144,13 @@ bool read_nak(uint8_t number, Packet& packet) {
 
 }  // namespace
 
-void Inbound::meet(const QueuePair& qp) {
+bool Inbound::meet(const QueuePair& qp) {
   const uint32_t peer = qp.attributes.remote_qpn;
-  if (peer_qpn == peer && next_psn == qp.receive.expected_psn) return;
+  if (peer_qpn == peer && next_psn == qp.receive.expected_psn) return true;
   *this = {};
   peer_qpn = peer;
   next_psn = qp.receive.expected_psn;
+  return false;
 }
 
 void Inbound::executed(const Packet& packet) {

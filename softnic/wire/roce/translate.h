@@ -30,8 +30,8 @@ struct Inbound {
   uint32_t total = 0;
   uint32_t offset = 0;
 
-  /// Forgets what another connection of the queue pair has left.
-  void meet(const QueuePair& qp);
+  /// Forgets what another connection of the queue pair has left; false if there was one.
+  bool meet(const QueuePair& qp);
   /// The engine has executed the packet.
   void executed(const Packet& packet);
 };

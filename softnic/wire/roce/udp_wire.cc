@@ -17,7 +17,8 @@ namespace {
 // All this is under the engine's lock.
 constexpr int kRounds = 4;              // of receiving, before queue pairs get their turn
 constexpr size_t kMostTaken = 512;      // datagrams, after which no further round begins
-constexpr uint32_t kMostAnswers = 512;  // that READs of many packets share in one poll
+constexpr uint32_t kMostAnswers = 512;  // that READs share in one poll
+constexpr size_t kMostWaiting = 64;     // requests of a connection behind a READ
 
 constexpr uint64_t kLookEvery = 500'000;  // ns
 
@@ -66,10 +67,12 @@ class UdpWire::Answers {
   void next(BthOpcode data, bool finishes) {
     data_ = data;
     finishes_ = finishes;
-    goes_on_ = false;
+    goes_on_ = lacks_room_ = false;
   }
   /// It was answered with data.
   bool goes_on() const { return goes_on_; }
+  /// There was no room for its data.
+  bool lacks_room() const { return lacks_room_; }
   void acknowledge(const Packet& packet) {
     connection_.held = packet;
     if (!connection_.holds) wire_.holding_.push_back(qpn_);
@@ -77,10 +80,11 @@ class UdpWire::Answers {
   }
   void answer(const Packet& packet, const Payload& payload) {
     wire_.acknowledge(qpn_);
-    const bool done = finishes_ && packet.kind == PacketKind::kData;
-    const uint32_t messages = connection_.inbound.messages + (done ? 1 : 0);
-    const bool whole = wire_.answer(connection_, packet, payload, data_, messages);
-    goes_on_ = whole && packet.kind == PacketKind::kData;
+    const bool brings = packet.kind == PacketKind::kData;
+    const uint32_t messages = connection_.inbound.messages + (finishes_ && brings ? 1 : 0);
+    const Sent sent = wire_.answer(connection_, packet, payload, data_, messages);
+    goes_on_ = sent == Sent::kWhole && brings;
+    lacks_room_ = sent == Sent::kNothing && brings;
   }
 
  private:
@@ -90,6 +94,7 @@ class UdpWire::Answers {
   BthOpcode data_ = BthOpcode::kReadResponseOnly;
   bool finishes_ = false;
   bool goes_on_ = false;
+  bool lacks_room_ = false;
 };
 
 SendStatus UdpWire::open(uint16_t lid, uint64_t& generation) {
@@ -141,19 +146,18 @@ bool UdpWire::emit(const Address& to, const RoceFrame& frame, const Payload& pay
   return true;
 }
 
-/// False when the memory that it brings has gone: the peer hears that instead.
-bool UdpWire::answer(const Connection& connection, const Packet& packet, const Payload& payload,
-                     BthOpcode data, uint32_t messages) {
+UdpWire::Sent UdpWire::answer(const Connection& connection, const Packet& packet,
+                              const Payload& payload, BthOpcode data, uint32_t messages) {
   const Address& to = connection.peer;
   std::optional<RoceFrame> frame = answer_frame(packet, payload, data, messages);
-  if (!frame) return true;
+  if (!frame) return Sent::kWhole;
   frame->pkey = connection.pkey;
   const uint32_t ahead = payload.bytes - frame->bytes;
   const uint64_t before = port_.lost_pages;
-  if (emit(to, *frame, payload, ahead)) return true;
+  if (emit(to, *frame, payload, ahead)) return Sent::kWhole;
   if (port_.lost_pages == before) {
     ++counts_.no_room;
-    return true;
+    return Sent::kNothing;
   }
   Packet refusal = packet;
   refusal.kind = PacketKind::kRefuse;
@@ -163,7 +167,7 @@ bool UdpWire::answer(const Connection& connection, const Packet& packet, const P
   frame = answer_frame(refusal, nothing, data, messages);
   frame->pkey = connection.pkey;
   emit(to, *frame, nothing, 0);
-  return false;
+  return Sent::kRefusal;
 }
 
 void UdpWire::acknowledge(uint32_t qpn) {
@@ -184,7 +188,8 @@ void UdpWire::acknowledge(uint32_t qpn) {
 bool UdpWire::poll(uint64_t now) {
   now_ = now;
   rest_ = kMostAnswers;
-  bool worked = false;
+  bool worked = !reading_.empty();
+  if (!port_down(port_, now_)) resume();
   size_t taken = 0;
   for (int round = 0; round < kRounds && taken < kMostTaken; ++round) {
     const std::vector<Arrived>& datagrams = network_.receive();
@@ -280,32 +285,78 @@ void UdpWire::take_datagram(const Arrived& datagram, const RoceFrame& frame) {
 }
 
 void UdpWire::take_request(const Arrived& datagram, const RoceFrame& frame, const QueuePair& qp) {
-  const int32_t ahead = psn_distance(frame.psn, qp.receive.expected_psn);
-  if (ahead < -kOldestRepeat) {
+  if (psn_distance(frame.psn, qp.receive.expected_psn) < -kOldestRepeat) {
     ++counts_.strange;
     return;
   }
   Connection& connection = connections_[qp.qpn];
-  connection.inbound.meet(qp);
+  connection.meet(qp);
   connection.peer = datagram.from;
   connection.pkey = qp.attributes.pkey;
+  if (!connection.waiting.empty() || !serve(frame, qp, connection))
+    keep(datagram, connection, qp.qpn);
+}
+
+/// Answers it from where its progress is. False if a READ has to go on in another poll: a requester
+/// that heard of a gap in the middle of its answer would take that for an error (Linux' rxe_comp.c,
+/// check_ack).
+bool UdpWire::serve(const RoceFrame& frame, const QueuePair& qp, Connection& connection) {
+  const bool reads = frame.opcode == BthOpcode::kReadRequest;
+  std::optional<Progress>& progress = connection.progress;
+  if (!progress) progress = {0, psn_distance(frame.psn, qp.receive.expected_psn) < 0};
   Answers answers(*this, connection, qp.qpn);
   RequestServer<Answers> server(port_, qp.attributes.remote_lid, answers, now_);
   const Requests requests(qp, connection.inbound, frame);
   Payload payload;
-  for (uint32_t i = 0; i < requests.count(); ++i) {
+  for (uint32_t& i = progress->packets; i < requests.count(); ++i) {
+    if (reads && rest_ == 0) return false;
     const Packet packet = requests.at(i, payload);
     const uint32_t before = qp.receive.expected_psn;
     const bool is_new = packet.psn == before;
-    if (ahead < 0 && is_new) break;  // a repeat begins nothing new
+    if (progress->repeats && is_new) break;  // a repeat begins nothing new
     if (rest_ > 0) --rest_;
     answers.next(requests.answer_opcode(i), is_new && (packet.flags & kLastOfMessage) != 0);
     server.serve(packet, payload);
     const bool executed = is_new && qp.receive.expected_psn != before;
     if (executed) connection.inbound.executed(packet);
-    // If a READ ends early, the peer asks for the rest.
-    if (!answers.goes_on() || rest_ == 0) break;
+    if (reads && answers.lacks_room()) return false;
+    if (!answers.goes_on()) break;
   }
+  progress.reset();
+  return true;
+}
+
+void UdpWire::keep(const Arrived& datagram, Connection& connection, uint32_t qpn) {
+  if (connection.waiting.size() == kMostWaiting) {
+    ++counts_.no_room;
+    return;
+  }
+  if (std::find(reading_.begin(), reading_.end(), qpn) == reading_.end()) reading_.push_back(qpn);
+  connection.waiting.emplace_back(datagram.memory, datagram.memory + datagram.bytes);
+}
+
+/// Each queue pair whose requests wait has a turn, as far as this poll's answers go.
+void UdpWire::resume() {
+  for (size_t turns = reading_.size(); turns > 0 && rest_ > 0; --turns) {
+    const uint32_t qpn = reading_.front();
+    reading_.pop_front();
+    if (!catch_up(qpn)) reading_.push_back(qpn);
+  }
+}
+
+bool UdpWire::catch_up(uint32_t qpn) {
+  Connection& connection = connections_.at(qpn);
+  const QueuePair* const qp = find_qp(port_, qpn);
+  if (qp == nullptr || qp->service != Service::kReliable) {
+    connection.forget();
+    return true;
+  }
+  connection.meet(*qp);
+  for (auto& waiting = connection.waiting; !waiting.empty(); waiting.pop_front()) {
+    const std::optional<RoceFrame> frame = decode(waiting.front().data(), waiting.front().size());
+    if (!serve(*frame, *qp, connection)) return false;
+  }
+  return true;
 }
 
 void UdpWire::take_answer(const RoceFrame& frame) {

@@ -12,6 +12,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -32,7 +34,7 @@ struct Counts {
   uint64_t wrong_icrc = 0;  // or too short for one, or too long
   uint64_t malformed = 0;   // headers that cannot be
   uint64_t strange = 0;     // for no queue pair, not from its peer, or far too old
-  uint64_t no_room = 0;     // answers that there was no room for
+  uint64_t no_room = 0;     // answers, and requests behind a READ, that there was no room for
 };
 
 /// A wire (see engine/wire.h).
@@ -62,6 +64,11 @@ class UdpWire {
   int take_trouble() { return network_.take_trouble(); }
 
  private:
+  /// How far a request has been answered.
+  struct Progress {
+    uint32_t packets;
+    bool repeats;  // it had been executed when it came
+  };
   /// A connection that comes to here, and the acknowledgement that is held back for it.
   struct Connection {
     Inbound inbound;
@@ -69,6 +76,17 @@ class UdpWire {
     bool holds = false;
     Address peer;
     uint16_t pkey = 0;
+    /// Datagrams of requests: a READ that is answered in several polls, and what came behind it.
+    std::deque<std::vector<std::byte>> waiting;
+    std::optional<Progress> progress;  // of the first, once it has begun
+
+    void meet(const QueuePair& qp) {
+      if (!inbound.meet(qp)) forget();
+    }
+    void forget() {
+      waiting.clear();
+      progress.reset();
+    }
   };
   /// Whether a peer numbers its datagrams, by its IPv4 headers' identifications.
   struct Numbers {
@@ -84,10 +102,19 @@ class UdpWire {
   void take(const Arrived& datagram);
   void take_datagram(const Arrived& datagram, const RoceFrame& frame);
   void take_request(const Arrived& datagram, const RoceFrame& frame, const QueuePair& qp);
+  void keep(const Arrived& datagram, Connection& connection, uint32_t qpn);
+  bool serve(const RoceFrame& frame, const QueuePair& qp, Connection& connection);
+  void resume();
+  bool catch_up(uint32_t qpn);
   void take_answer(const RoceFrame& frame);
   void acknowledge(uint32_t qpn);
   bool emit(const Address& to, const RoceFrame& frame, const Payload& payload, uint32_t ahead);
-  bool answer(const Connection& connection, const Packet& packet, const Payload& payload,
+  enum class Sent : uint8_t {
+    kWhole,
+    kRefusal,  // its memory has gone
+    kNothing,  // no room now
+  };
+  Sent answer(const Connection& connection, const Packet& packet, const Payload& payload,
               BthOpcode data, uint32_t messages);
 
   Port& port_;
@@ -101,6 +128,7 @@ class UdpWire {
   std::unordered_map<uint32_t, Connection> connections_;  // likewise
   std::unordered_map<uint16_t, Numbers> numbers_;         // by LID
   std::vector<uint32_t> holding_;                         // queue pairs that hold one back
+  std::deque<uint32_t> reading_;                          // queue pairs with requests that wait
 };
 
 }  // namespace peal::softnic::roce

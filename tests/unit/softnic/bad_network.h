@@ -40,11 +40,12 @@ class End : public roce::Datagrams {
       : address_(address), mine_(mine), theirs_(theirs), badness_(badness), random_(badness.seed) {}
 
   const roce::Address& address() const override { return address_; }
-  std::byte* reserve() override { return next_.data(); }
+  std::byte* reserve() override { return room > 0 ? next_.data() : nullptr; }
   uint16_t identification(const roce::Address&, size_t) const override { return 0; }
   void commit(const roce::Address&, size_t bytes) override {
     const std::vector<std::byte> datagram(next_.begin(), next_.begin() + static_cast<long>(bytes));
     sent.push_back(datagram);
+    --room;
     if (happens(badness_.loss)) return;
     const bool twice = happens(badness_.doubled);
     for (int i = 0; i < (twice ? 2 : 1); ++i) {
@@ -68,6 +69,7 @@ class End : public roce::Datagrams {
   int take_trouble() override { return 0; }
 
   std::vector<std::vector<std::byte>> sent;
+  size_t room = SIZE_MAX;  // for so many more datagrams
 
  private:
   bool happens(double chance) { return std::uniform_real_distribution<>(0, 1)(random_) < chance; }

@@ -171,15 +171,93 @@ TEST(UdpWire, BehindAReceiverThatIsNotReadyThereIsNoGap) {
   EXPECT_EQ(last_answer(pair).psn, 1u);
 }
 
-TEST(UdpWire, OnePollAnswersSoManyPacketsOfReads) {
+/// READs of so many packets each, one behind the other.
+constexpr uint32_t kEach = 200;
+Mailbox::Letter long_read(uint32_t number) {
+  return letter_of(frame_of(RoceOpcode::kReadRequest, number * kEach, 0, kEach * 256));
+}
+
+/// All that was sent is data of those READs, each packet once and in order.
+void expect_long_reads(const Far& pair, uint32_t packets) {
+  ASSERT_EQ(pair.there.sent.size(), packets);
+  for (uint32_t i = 0; i < packets; ++i) {
+    const auto& datagram = pair.there.sent[i];
+    const RoceFrame frame = roce::decode(datagram.data(), datagram.size()).value();
+    ASSERT_EQ(frame.psn, i);
+    ASSERT_EQ(frame.bytes, 256u);
+    ASSERT_EQ(std::memcmp(frame.data, pair.b.memory.data() + i % kEach * 256, 256), 0) << i;
+  }
+}
+
+// Linux' rxe takes a NAK in the middle of an answer for an error.
+TEST(UdpWire, AReadIsAnsweredInSeveralPolls) {
   Far pair;
-  for (int i = 0; i < 4; ++i) {
-    pair.to_there.letters.push_back(letter_of(frame_of(RoceOpcode::kReadRequest, 0, 0, 250 * 256)));
+  fill(pair.b.memory.data(), kEach * 256, 6);
+  for (uint32_t i = 0; i < 4; ++i) pair.to_there.letters.push_back(long_read(i));
+  pair.remote.udp.poll(pair.now);
+  expect_long_reads(pair, 512);
+  EXPECT_TRUE(pair.remote.udp.poll(pair.now));
+  expect_long_reads(pair, 4 * kEach);
+  EXPECT_EQ(last_answer(pair).msn, 4u);
+  EXPECT_FALSE(pair.remote.udp.poll(pair.now));
+}
+
+TEST(UdpWire, WhatComesBehindAReadWaitsForItsAnswer) {
+  Far pair;
+  for (uint32_t i = 0; i < 3; ++i) pair.to_there.letters.push_back(long_read(i));
+  pair.to_there.letters.push_back(letter_of(frame_of(RoceOpcode::kWriteOnly, 3 * kEach, 0, 8), 8));
+  pair.to_there.letters.push_back(letter_of(frame_of(RoceOpcode::kFetchAdd, 3 * kEach + 1, 0)));
+  pair.remote.udp.poll(pair.now);
+  EXPECT_EQ(*pair.b.memory.as<uint64_t>(), 0u);
+  pair.remote.udp.poll(pair.now);
+  EXPECT_EQ(*pair.b.memory.as<uint64_t>(), 0x5a5a5a5a5a5a5a5au);
+  EXPECT_EQ(pair.b.qp().receive.expected_psn, 3 * kEach + 2);
+  const std::vector<int> opcodes = opcodes_of(pair.there);
+  EXPECT_EQ((std::vector<int>{opcodes.end() - 2, opcodes.end()}), (std::vector<int>{0x11, 0x12}));
+}
+
+TEST(UdpWire, AReadGoesOnWhereThereWasNoRoom) {
+  Far pair;
+  fill(pair.b.memory.data(), kEach * 256, 6);
+  for (const size_t room : {size_t{0}, size_t{1}, size_t{kEach - 1}, size_t{kEach}}) {
+    pair.there.room = room;
+    if (room == 0) pair.to_there.letters = {long_read(0), long_read(1)};
+    pair.remote.udp.poll(pair.now);
+  }
+  expect_long_reads(pair, 2 * kEach);
+  EXPECT_EQ(last_answer(pair).msn, 2u);
+  EXPECT_EQ(pair.b.qp().receive.expected_psn, 2 * kEach);
+}
+
+TEST(UdpWire, AReadEndsWithItsMemoryAndWithItsConnection) {
+  Far gone;
+  gone.to_there.letters = {long_read(0), long_read(1), long_read(2)};
+  gone.remote.udp.poll(gone.now);
+  gone.b.qp().attributes.access = 0;
+  gone.remote.udp.poll(gone.now);
+  EXPECT_EQ(last_answer(gone).syndrome, 0x61);
+  EXPECT_EQ(gone.there.sent.size(), 512u + 1);
+
+  Far anew;
+  anew.to_there.letters = {long_read(0), long_read(1), long_read(2)};
+  anew.remote.udp.poll(anew.now);
+  anew.b.qp().receive = {};
+  deliver(anew, letter_of(frame_of(RoceOpcode::kWriteOnly, 0, 0, 8), 8));
+  EXPECT_EQ(anew.there.sent.size(), 512u + 1);
+  EXPECT_EQ(last_answer(anew).psn, 0u);
+}
+
+TEST(UdpWire, SoManyRequestsWaitBehindARead) {
+  Far pair;
+  pair.to_there.letters = {long_read(0), long_read(1), long_read(2)};
+  for (uint32_t i = 0; i < 100; ++i) {
+    pair.to_there.letters.push_back(
+        letter_of(frame_of(RoceOpcode::kWriteOnly, 3 * kEach + i, 0, 8), 8));
   }
   pair.remote.udp.poll(pair.now);
-  EXPECT_EQ(pair.there.sent.size(), 512u + 1);
-  deliver(pair, letter_of(frame_of(RoceOpcode::kReadRequest, 0, 0, 250 * 256)));
-  EXPECT_EQ(pair.there.sent.size(), 512u + 1 + 250);
+  EXPECT_EQ(pair.remote.udp.counts().no_room, 100u - 63);
+  pair.remote.udp.poll(pair.now);
+  EXPECT_EQ(pair.b.qp().receive.expected_psn, 3 * kEach + 63);
 }
 
 TEST(UdpWire, AnswersAreOfThePartitionOfTheQueuePair) {
