@@ -117,7 +117,7 @@ LAYERS = {
     # What programs include of the host, and no more: what stands behind it is in host/runtime.
     "host": [
         "host/base", "host/failures/counters.h", "host/failures/failure.h",
-        "host/memory/heap_kind.h", "device/base/scaled.h", "device/context.h", "device/reduce_op.h", "device/shared",
+        "host/memory/heap_block.h", "device/base/scaled.h", "device/context.h", "device/reduce_op.h", "device/shared",
         "device/team.h", "device/types.h", "device/window.h",
     ],
     # device/shared/team_memory.h: how a team's memory is divided, which kernels know, too.

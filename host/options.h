@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What programs may ask of a context, a team, a window.
+// What programs may ask of a context, a team, a window, and of a job that is rejoined.
 #pragma once
 
 #include <chrono>
@@ -47,6 +47,14 @@ struct WindowOptions {
   bool cached = false;
 
   bool operator==(const WindowOptions&) const = default;
+};
+
+/// What outlives the end of a PE; the same on all PEs that live.
+struct RejoinOptions {
+  /// The heap stays, with its blocks and what they hold; a new process has the same blocks, of
+  /// zeros (Runtime::blocks). Transfers that were under way when the PE ended may have arrived, in
+  /// part too; none arrives after rejoin().
+  bool keep_heap = false;
 };
 
 }  // namespace peal

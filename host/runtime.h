@@ -31,7 +31,7 @@
 #include "host/calls.h"
 #include "host/failures/counters.h"
 #include "host/failures/failure.h"
-#include "host/memory/heap_kind.h"
+#include "host/memory/heap_block.h"
 #include "host/options.h"
 
 namespace peal {
@@ -113,6 +113,11 @@ class Runtime {
   void* align(size_t alignment, size_t bytes, HeapKind kind = HeapKind::kDevice);
   /// What one of the three answered, once; nullptr is no block, and no error if all PEs give it.
   void free(void* pointer);
+
+  /// The blocks that are allocated, where this PE has them, in the order of their allocation, which
+  /// is that of all PEs: a process that took the place of another finds what was kept. Not
+  /// collective.
+  std::vector<HeapBlock> blocks() const;
 
   /// `count` zeroed objects of T.
   template <class T>
@@ -324,16 +329,19 @@ class Runtime {
   void mask(const std::vector<int>& pes);
 
   /// Begins anew with a process in the place of each PE that has ended, masked ones too. Collective
-  /// among the PEs that live; each new process starts as any PE does. `meet` answers the group in
-  /// which all of them, as many as before and under the same numbers, come together; peal::rejoin()
-  /// passes the one of peal-run. It is called once this PE's part in the job so far has ended: what
-  /// the heap held is gone, as are contexts, teams and windows, which the program must hold no
-  /// more. No kernel may be running on this PE. Waits a little for the end of a PE to be noticed;
+  /// among the PEs that live, with the same options; each new process starts as any PE does. `meet`
+  /// answers the group in which all of them, as many as before and under the same numbers, come
+  /// together; peal::rejoin() passes the one of peal-run. It is called once this PE's part in the
+  /// job so far has ended: contexts, teams and windows are gone, which the program must hold no
+  /// more, and so is the heap without RejoinOptions::keep_heap. No kernel may be running on this
+  /// PE. Waits a little for the end of a PE to be noticed;
   /// where a kernel has run into its NIC's error or its deadline, and there are other hosts,
   /// Config::host_timeout longer. Throws kInvalidArgument, and the job stays as it was, where no PE
   /// has ended; what `meet` throws, and what a start does (kPeerLost where one more PE ends
-  /// meanwhile): then this may be called again, and nothing else.
-  void rejoin(const std::function<std::unique_ptr<Bootstrap>(const Config&)>& meet);
+  /// meanwhile; kConfiguration where heaps to be kept differ): then this may be called again, and
+  /// nothing else. kUnsupported, and nothing changes, for keep_heap in checked mode.
+  void rejoin(const std::function<std::unique_ptr<Bootstrap>(const Config&)>& meet,
+              const RejoinOptions& options = {});
 
   /// How often the job was rejoined, the same on all PEs: 0 from its start on, more after each
   /// rejoin(). A new process learns it from the others; where none of them has lived before, it is
@@ -368,9 +376,10 @@ class Runtime {
   /// Throws, naming `call`, as require() does.
   Parts& parts(const char* call = __builtin_FUNCTION()) const;
   void leave(std::unique_ptr<Parts> ending) const noexcept;
+  void leave_for_rejoin(const RejoinOptions& options);
 
   std::unique_ptr<Parts> parts_;
-  std::shared_ptr<const Beginning> again_;       // of a rejoin() that is to be repeated
+  std::shared_ptr<Beginning> again_;             // of a rejoin() that is to be repeated
   std::string ended_;                            // before that: "PE 2 on node2"
   int exceptions_ = std::uncaught_exceptions();  // at construction: one more ends it
 };

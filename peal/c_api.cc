@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/immortal.h"
 #include "base/of_thread.h"
@@ -219,6 +220,22 @@ int peal_rejoin() {
   return guarded(-1, [] {
     peal::rejoin(peal::c::begun("peal_rejoin"));
     return 0;
+  });
+}
+
+int peal_rejoin_keeping_heap() {
+  return guarded(-1, [] {
+    peal::rejoin(peal::c::begun("peal_rejoin_keeping_heap"), {.keep_heap = true});
+    return 0;
+  });
+}
+
+void* peal_block(size_t number, size_t* bytes) {
+  return guarded(static_cast<void*>(nullptr), [&]() -> void* {
+    const std::vector<peal::HeapBlock> blocks = initialised("peal_block").blocks();
+    if (number >= blocks.size()) return nullptr;
+    if (bytes != nullptr) *bytes = blocks[number].bytes;
+    return blocks[number].address;
   });
 }
 

@@ -79,6 +79,18 @@ int peal_free(void* pointer);
  * and until it succeeds all other calls fail. */
 int peal_rejoin(void);
 
+/** The same, but symmetric memory stays, with what it holds, at the same addresses: for all PEs
+ * that live, or for none. A new process has the same blocks, of zeros: peal_block(). Transfers that
+ * were under way when the PE ended may have arrived, in part too. PEAL_ERROR_UNSUPPORTED in checked
+ * mode (PEAL_CHECK), and PEAL_ERROR_CONFIGURATION where one PE alone has made or freed a block, as
+ * the other ended: then peal_rejoin() can be called. */
+int peal_rejoin_keeping_heap(void);
+
+/** The block of symmetric memory with that number, and its bytes, if `bytes` is not NULL: blocks
+ * count from 0 in the order of their allocation, which is that of all PEs; one that is freed counts
+ * no more. NULL, and no error, where there are not so many. */
+void* peal_block(size_t number, size_t* bytes);
+
 /** How often the job was rejoined, the same on all PEs: 0 from its start on, more after each
  * peal_rejoin(); a new process learns it from the others. -1 before peal_init. */
 long long peal_epoch(void);

@@ -24,17 +24,18 @@ Runtime start(const Config& config, Target target) {
 
 Runtime start(Target target) { return start(Config::from_environment(environ), target); }
 
-void rejoin(Runtime& runtime) {
+void rejoin(Runtime& runtime, const RejoinOptions& options) {
   if (bootstrap::choose_launch(runtime.config()).kind != BootstrapKind::kTcp) {
     fail(ErrorCode::kUnsupported,
          "rejoin: this job was not started by peal-run or PEAL_TCP_ID, and its launcher does not "
          "replace processes: start it by peal-run --restart N, or pass Runtime::rejoin() a group");
   }
-  runtime.rejoin([](const Config& config) {
+  const auto meet = [](const Config& config) {
     Config again = config;
     again.tcp_restart = std::max(1, again.tcp_restart);
     return bootstrap::make_launched(again);
-  });
+  };
+  runtime.rejoin(meet, options);
 }
 
 Runtime join(Bootstrap& group, Target target) {

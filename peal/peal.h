@@ -35,7 +35,7 @@ Runtime start(const Config& config, Target target = PEAL_TARGET);
 /// Runtime::rejoin() in a job of peal-run --restart, or of PEAL_TCP_ID, on one host or several:
 /// waits for the new processes until PEAL_BOOTSTRAP_TIMEOUT. PE 0's starts on the host where it
 /// was. Throws kUnsupported in a job that was started otherwise.
-void rejoin(Runtime& runtime);
+void rejoin(Runtime& runtime, const RejoinOptions& options = {});
 
 /// One PE of a group that is there already: of bootstrap::run_threads, run_processes or the user's
 /// own. `group` must outlive the Runtime.

@@ -14,12 +14,13 @@ uint64_t units_of(uint64_t bytes) { return (bytes + Extents::kUnit - 1) / Extent
 
 }  // namespace
 
-HeapSegment::HeapSegment(Backing backing, std::optional<Extents> extents)
-    : backing_(std::move(backing)),
-      ranges_(backing_.bytes(), kGranule),
+HeapSegment::HeapSegment(std::shared_ptr<Backing> memory, std::optional<Extents> extents)
+    : memory_(std::move(memory)),
+      ranges_(memory_->bytes(), kGranule),
       extents_(std::move(extents)) {}
 
-HeapSegment::HeapSegment(Backing backing, const Traits& traits) : HeapSegment(std::move(backing)) {
+HeapSegment::HeapSegment(std::shared_ptr<Backing> memory, const Traits& traits)
+    : HeapSegment(std::move(memory)) {
   traits_ = traits;
 }
 

@@ -8,13 +8,14 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "device/context.h"
 #include "host/memory/backing.h"
-#include "host/memory/heap_kind.h"
+#include "host/memory/heap_block.h"
 #include "host/memory/range_allocator.h"
 
 namespace peal {
@@ -76,15 +77,17 @@ class HeapSegment {
     uint32_t window = 0;  // by whose number kernels know a further one
   };
 
-  /// `backing` is zeroed. With `extents` blocks are apart, and one that is given back is dealt out
-  /// again as late as memory allows.
-  explicit HeapSegment(Backing backing, std::optional<Extents> extents = std::nullopt);
-  HeapSegment(Backing backing, const Traits& traits);
+  /// With `extents` blocks are apart, and one that is given back is dealt out again as late as
+  /// memory allows.
+  explicit HeapSegment(std::shared_ptr<Backing> memory,
+                       std::optional<Extents> extents = std::nullopt);
+  HeapSegment(std::shared_ptr<Backing> memory, const Traits& traits);
 
-  std::byte* base() const { return backing_.address(); }
-  size_t bytes() const { return backing_.bytes(); }
-  Backing& backing() { return backing_; }
-  const Backing& backing() const { return backing_; }
+  std::byte* base() const { return memory_->address(); }
+  size_t bytes() const { return memory_->bytes(); }
+  Backing& backing() { return *memory_; }
+  const Backing& backing() const { return *memory_; }
+  const std::shared_ptr<Backing>& memory() const { return memory_; }
   HeapKind kind() const { return traits_.kind; }
   uint64_t number() const { return traits_.number; }
   uint32_t window() const { return traits_.window; }
@@ -98,6 +101,8 @@ class HeapSegment {
 
   /// The offset of a block; nullopt where there is no room.
   std::optional<uint64_t> take(size_t bytes, size_t alignment);
+  /// A block that lies at `offset`; false, and nothing changes, where there is no room.
+  bool take_at(uint64_t offset, size_t bytes) { return ranges_.allocate_at(offset, bytes); }
   /// A block that is the runtime's, before all others.
   std::optional<uint64_t> take_internal(size_t bytes);
   /// False, and nothing changes, where no block begins at `offset`.
@@ -119,7 +124,7 @@ class HeapSegment {
   std::optional<uint64_t> take_apart(size_t bytes, size_t alignment);
   void release_oldest();
 
-  Backing backing_;
+  std::shared_ptr<Backing> memory_;
   Traits traits_;
   RangeAllocator ranges_;
   std::optional<Extents> extents_;

@@ -78,20 +78,32 @@ std::optional<uint64_t> RangeAllocator::allocate(uint64_t bytes, uint64_t alignm
     fail(ErrorCode::kInvalidArgument, "alignment {} is not a power of two", alignment);
   }
   if (bytes == 0 || bytes > size_ || alignment > size_) return std::nullopt;
-  const uint64_t asked = bytes;
-  bytes = round_up(asked, granule_);
-  const auto block = choose(bytes, std::max(alignment, granule_));
+  const auto block = choose(round_up(bytes, granule_), std::max(alignment, granule_));
   if (block == free_.end()) return std::nullopt;
+  const uint64_t begin = round_up(block->first, std::max(alignment, granule_));
+  take(block, begin, bytes);
+  return begin;
+}
 
+bool RangeAllocator::allocate_at(uint64_t offset, uint64_t bytes) {
+  if (bytes == 0 || bytes > size_ || offset % granule_ != 0) return false;
+  const Range range = find(offset);
+  if (range.state != Range::State::kFree) return false;
+  if (round_up(bytes, granule_) > range.offset + range.bytes - offset) return false;
+  take(free_.find(range.offset), offset, bytes);
+  return true;
+}
+
+// A part of a free block that holds it.
+void RangeAllocator::take(Blocks::iterator block, uint64_t begin, uint64_t asked) {
+  const uint64_t bytes = round_up(asked, granule_);
   const uint64_t block_begin = block->first;
   const uint64_t block_end = block->first + block->second;
-  const uint64_t begin = round_up(block_begin, std::max(alignment, granule_));
   erase_free(block);
   if (begin > block_begin) insert_free(block_begin, begin - block_begin);
   if (begin + bytes < block_end) insert_free(begin + bytes, block_end - begin - bytes);
   used_.emplace(begin, asked);
   allocated_ += bytes;
-  return begin;
 }
 
 std::optional<uint64_t> RangeAllocator::free(uint64_t offset) {

@@ -37,6 +37,10 @@ class RangeAllocator {
   /// or no free block can hold it. O(log n), except just before nullopt.
   std::optional<uint64_t> allocate(uint64_t bytes, uint64_t alignment);
 
+  /// The same where the block is to begin at `offset`; false, and nothing changes, where that is no
+  /// multiple of the granule or not free as far as the block goes.
+  bool allocate_at(uint64_t offset, uint64_t bytes);
+
   /// Gives back a block by the offset allocate() answered. Answers its bytes (rounded up), or
   /// nullopt and changes nothing when no allocated block begins there. O(log n).
   std::optional<uint64_t> free(uint64_t offset);
@@ -56,6 +60,7 @@ class RangeAllocator {
 
   void insert_free(uint64_t offset, uint64_t bytes);
   void erase_free(Blocks::iterator block);
+  void take(Blocks::iterator block, uint64_t begin, uint64_t asked);
   Blocks::iterator choose(uint64_t bytes, uint64_t alignment);
   Blocks::iterator choose_in_class(size_t index, uint64_t bytes, uint64_t alignment, size_t tries);
 

@@ -64,9 +64,10 @@ Room room_of(const std::list<HeapSegment>& segments, HeapKind kind) {
 
 }  // namespace
 
-SymmetricHeap::SymmetricHeap(Backing backing, Bootstrap& bootstrap, std::optional<Extents> extents)
-    : bootstrap_(bootstrap) {
-  segments_.emplace_back(std::move(backing), std::move(extents));
+SymmetricHeap::SymmetricHeap(HeapMemory memory, Bootstrap& bootstrap,
+                             std::optional<Extents> extents)
+    : bootstrap_(bootstrap), kept_(std::move(memory)), grown_(kept_.grown) {
+  segments_.emplace_back(kept_.memory.front(), std::move(extents));
   if (reinterpret_cast<uintptr_t>(base()) % kMaxAlignment != 0) {
     fail(ErrorCode::kInvalidArgument, "symmetric heap: its memory at {} is not aligned to {} bytes",
          fmt::ptr(base()), kMaxAlignment);
@@ -77,6 +78,35 @@ SymmetricHeap::SymmetricHeap(Backing backing, Bootstrap& bootstrap, std::optiona
          "symmetric heaps differ: {}; set PEAL_HEAP_SIZE alike on all PEs",
          list(sizes, format_size));
   }
+  adopt(segments_.front());
+}
+
+// Deals out once more what was dealt out of it.
+void SymmetricHeap::adopt(HeapSegment& segment) {
+  for (size_t i = 0; i < kept_.blocks.size(); ++i) {
+    const HeapMemory::Block& block = kept_.blocks[i];
+    if (block.segment != segment.number()) continue;
+    if (!segment.take_at(block.offset, block.bytes)) {
+      fail(ErrorCode::kInternal, "symmetric heap: no room for the {} bytes at offset {:#x} of it",
+           block.bytes, block.offset);
+    }
+    taken_[{block.segment, block.offset}] = i + 1;
+  }
+  allocations_ = kept_.blocks.size();
+}
+
+void SymmetricHeap::grow_by(HeapGrowth growth) {
+  growth_ = std::move(growth);
+  for (size_t i = 1; i < kept_.segments.size(); ++i) {
+    const HeapMemory::Segment& segment = kept_.segments[i];
+    const uint32_t window = growth_->publish(*kept_.memory[i]);
+    const std::lock_guard lock(mutex_);
+    segments_.emplace_back(
+        kept_.memory[i],
+        HeapSegment::Traits{.kind = segment.kind, .number = segment.number, .window = window});
+    adopt(segments_.back());
+  }
+  kept_.memory.clear();  // it ends with its segment
 }
 
 std::byte* SymmetricHeap::reserve_internal(size_t bytes) {
@@ -92,7 +122,15 @@ std::byte* SymmetricHeap::reserve_internal(size_t bytes) {
          "PEAL_HEAP_SIZE",
          this->bytes(), bytes, first().ranges().allocated());
   }
-  internal_ = first().ranges().allocated();
+  const auto user = taken_.begin();  // the lowest, in the first segment if any is there
+  if (user != taken_.end() && user->first < Place{0, *offset}) {
+    fail(ErrorCode::kOutOfMemory,
+         "symmetric heap: of the runtime's own memory {} bytes are left, and it takes {} more: the "
+         "heap cannot be kept",
+         *offset, bytes);
+  }
+  if (!kept_.zeroed) segments_.front().backing().zero(*offset, bytes);
+  internal_ = *offset + first().ranges().find(*offset).bytes;
   return base() + *offset;
 }
 
@@ -118,8 +156,7 @@ void* SymmetricHeap::calloc(size_t count, size_t bytes, HeapKind kind) {
     // All PEs meet: else a peer could write before the zeros land.
     together(bootstrap_, [&] { segment->backing().zero(offset, total); });
   } catch (const Error&) {
-    const std::lock_guard lock(mutex_);
-    segment->give_back(offset);
+    give_back(*segment, offset);
     throw;
   }
   return block;
@@ -146,6 +183,7 @@ void SymmetricHeap::free(void* pointer) {
 
 bool SymmetricHeap::give_back(HeapSegment& segment, uint64_t offset) {
   const std::lock_guard lock(mutex_);
+  taken_.erase({segment.number(), offset});
   return segment.give_back(offset);
 }
 
@@ -182,6 +220,43 @@ std::optional<HeapSegment::Block> SymmetricHeap::block_around(const void* pointe
     return internal ? std::nullopt : segment.block_at(offset);
   }
   return std::nullopt;
+}
+
+std::vector<SymmetricHeap::Place> SymmetricHeap::in_order() const {
+  std::map<uint64_t, Place> by_allocation;
+  for (const auto& [place, allocation] : taken_) by_allocation[allocation] = place;
+  std::vector<Place> places;
+  for (const auto& [allocation, place] : by_allocation) places.push_back(place);
+  return places;
+}
+
+const HeapSegment& SymmetricHeap::numbered(uint64_t number) const {
+  return *std::ranges::find(segments_, number, &HeapSegment::number);
+}
+
+std::vector<HeapBlock> SymmetricHeap::blocks() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<HeapBlock> blocks;
+  for (const auto& [number, offset] : in_order()) {
+    const HeapSegment& segment = numbered(number);
+    const HeapSegment::Block block = segment.block_at(offset).value();
+    blocks.push_back({block.begin, block.bytes, segment.kind()});
+  }
+  return blocks;
+}
+
+HeapMemory SymmetricHeap::memory() const {
+  const std::lock_guard lock(mutex_);
+  HeapMemory memory;
+  memory.grown = grown_;
+  for (const HeapSegment& segment : segments_) {
+    memory.segments.push_back({segment.number(), segment.kind(), segment.bytes()});
+    memory.memory.push_back(segment.memory());
+  }
+  for (const auto& [number, offset] : in_order()) {
+    memory.blocks.push_back({number, offset, numbered(number).ranges().find(offset).asked});
+  }
+  return memory;
 }
 
 std::string SymmetricHeap::place_of(const void* pointer) const {
@@ -266,7 +341,7 @@ void* SymmetricHeap::allocate(Request asked) {
     block = take(asked);
   }
   if (simt::in_simulation()) {
-    const std::string name = fmt::format("allocation {}", ++allocations_);
+    const std::string name = fmt::format("allocation {}", allocations_);
     simt::model().name(block, simt::name_in_model(name));
   }
   return block;
@@ -278,6 +353,7 @@ std::byte* SymmetricHeap::take(const Request& asked) {
   for (HeapSegment& segment : segments_) {
     if (segment.kind() != asked.heap) continue;
     if (const auto offset = segment.take(asked.bytes, asked.alignment)) {
+      taken_[{segment.number(), *offset}] = ++allocations_;
       return segment.base() + *offset;
     }
   }
@@ -293,8 +369,9 @@ void SymmetricHeap::grow(const Request& asked) {
                               format_size(growth_->limit)));
   }
   try {
-    Backing memory = together(bootstrap_, [&] { return growth_->make(bytes, asked.heap); });
-    const uint32_t window = growth_->publish(memory);
+    auto memory = together(
+        bootstrap_, [&] { return std::make_shared<Backing>(growth_->make(bytes, asked.heap)); });
+    const uint32_t window = growth_->publish(*memory);
     const std::lock_guard lock(mutex_);
     segments_.emplace_back(
         std::move(memory),

@@ -7,22 +7,26 @@
 //   first segment   [ internal region | user blocks ... ]   a context carries it
 //   further ones    [ user blocks ... ]                     windows: they come and go (HeapGrowth)
 //
-// Segments and offsets are what travels; addresses differ by PE.
+// A heap may outlive its job (Runtime::rejoin): memory() of before is what the next one begins
+// with. Segments and offsets are what travels; addresses differ by PE.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "host/base/error.h"
 #include "host/bootstrap.h"
 #include "host/memory/backing.h"
-#include "host/memory/heap_kind.h"
+#include "host/memory/heap_block.h"
+#include "host/memory/heap_memory.h"
 #include "host/memory/heap_segment.h"
 
 namespace peal {
@@ -56,6 +60,11 @@ class SymmetricHeap {
   /// checked mode is on: blocks are apart, and one that is given back is used again as late as
   /// memory allows.
   SymmetricHeap(Backing backing, Bootstrap& bootstrap,
+                std::optional<Extents> extents = std::nullopt)
+      : SymmetricHeap(HeapMemory::fresh(std::move(backing)), bootstrap, std::move(extents)) {}
+  /// The same with memory of which blocks are dealt out, if there are no `extents`. Segments but
+  /// the first come with grow_by().
+  SymmetricHeap(HeapMemory memory, Bootstrap& bootstrap,
                 std::optional<Extents> extents = std::nullopt);
 
   /// Zeroed room for the runtime itself, at the same offset on all PEs. Not collective, but all PEs
@@ -63,8 +72,8 @@ class SymmetricHeap {
   /// after that call, kOutOfMemory when the heap is too small.
   std::byte* reserve_internal(size_t bytes);
 
-  /// From now on the heap grows; called on all PEs, with the same step and limit.
-  void grow_by(HeapGrowth growth) { growth_ = std::move(growth); }
+  /// Collective. From now on the heap grows; with the same step and limit on all PEs.
+  void grow_by(HeapGrowth growth);
   /// What kOutOfMemory says of a heap that does not grow.
   void stay(std::string why) { why_fixed_ = std::move(why); }
 
@@ -84,6 +93,11 @@ class SymmetricHeap {
   /// error. A pointer that no allocation answered, or was freed already, is kInvalidArgument on all
   /// PEs.
   void free(void* pointer);
+
+  /// The blocks that are allocated, in the order in which they were, which is that of all PEs.
+  std::vector<HeapBlock> blocks() const;
+  /// What another heap may begin with once this one has ended.
+  HeapMemory memory() const;
 
   /// True of an address in any segment.
   bool contains(const void* pointer) const;
@@ -142,7 +156,13 @@ class SymmetricHeap {
 
   static std::string describe(const Request& request);
   const HeapSegment& first() const { return segments_.front(); }
+  /// By segment and offset.
+  using Place = std::pair<uint64_t, uint64_t>;
+
   Segments::iterator around(const void* pointer);
+  std::vector<Place> in_order() const;
+  const HeapSegment& numbered(uint64_t number) const;
+  void adopt(HeapSegment& segment);
   void agree(const Request& mine);
   void* allocate(Request asked);
   std::byte* take(const Request& asked);
@@ -156,13 +176,15 @@ class SymmetricHeap {
   Bootstrap& bootstrap_;
   std::optional<HeapGrowth> growth_;
   std::string why_fixed_ = "it does not grow";
-  uint64_t allocations_ = 0;  // so far, for their names in a simulation
+  HeapMemory kept_;           // what the heap began with
+  uint64_t allocations_ = 0;  // so far
   uint64_t grown_ = 0;        // how often
   std::function<void(const void*, size_t)> on_free_;
   uint64_t internal_ = 0;
   bool in_use_ = false;
   mutable std::mutex mutex_;  // of what follows
   Segments segments_;
+  std::map<Place, uint64_t> taken_;  // blocks, with the number of their allocation
 };
 
 }  // namespace peal

@@ -12,6 +12,7 @@
 #include "host/job/together.h"
 #include "host/memory/backing_cuda.h"
 #include "host/memory/pieces.h"
+#include "host/runtime/kept_heap.h"
 #include "host/teams/teams.h"
 #include "host/transport/warn_once.h"
 #include "simt/lanes/plain_access.h"
@@ -117,6 +118,7 @@ KernelTables::KernelTables(const JobMembership& job, const std::shared_ptr<Gpu>&
       recorder(static_cast<uint32_t>(job.config.record), tables_on(gpu, "peal-records")) {}
 
 MemoryFabric::Memory MemoryFabric::open(JobMembership& job) {
+  const std::vector<uint64_t> kept = kept_words(job);
   Memory memory = together(job.group, [&] {
     std::shared_ptr<Gpu> gpu;
     if (job.target == Target::kGpu) {
@@ -125,13 +127,17 @@ MemoryFabric::Memory MemoryFabric::open(JobMembership& job) {
       gpu->make_current();
     }
     Backing words = shared_memory(gpu, ContextTable::bytes(job.group.size()), "peal-words");
-    Backing heap =
-        heap_memory(gpu, job.group, job.config.heap_size + team_memory(job), HeapKind::kDevice);
+    const size_t bytes = job.config.heap_size + team_memory(job);
+    const auto make = [&](size_t size, HeapKind kind) {
+      return heap_memory(gpu, job.group, size, kind);
+    };
+    HeapMemory heap = kept.empty() ? HeapMemory::fresh(make(bytes, HeapKind::kDevice))
+                                   : kept_memory(job, kept, make);
     return Memory{std::move(gpu), std::move(words), std::move(heap), std::nullopt};
   });
   if (job.config.check) {
     memory.extents = together(job.group, [&] {
-      const size_t bytes = Extents::bytes(memory.heap.bytes());
+      const size_t bytes = Extents::bytes(memory.heap.memory.front()->bytes());
       return Extents(kernel_memory(memory.gpu, bytes, "peal-extents"));
     });
   }

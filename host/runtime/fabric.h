@@ -83,7 +83,7 @@ struct MemoryFabric {
   struct Memory {
     std::shared_ptr<Gpu> gpu;
     Backing words;
-    Backing heap;
+    HeapMemory heap;
     std::optional<Extents> extents;  // in checked mode
   };
   static Memory open(JobMembership& job);

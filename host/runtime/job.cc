@@ -39,6 +39,7 @@ struct Settings {
 struct Told {
   Settings settings;
   uint64_t epoch;
+  uint64_t keeps_heap;
 };
 
 // The two ends of a queue may be carried differently: what matters is whether a NIC is wanted.
@@ -85,6 +86,22 @@ void require_alike(const std::vector<Settings>& all, const Config& config) {
   }
 }
 
+// The first PE that has kept its heap. Throws, on all PEs the same, where another one that has
+// lived before has not.
+std::optional<int> keeper_among(const std::vector<Told>& all) {
+  const auto keeps = [](const Told& one) { return one.keeps_heap != 0; };
+  const auto first = std::ranges::find_if(all, keeps);
+  if (first == all.end()) return std::nullopt;
+  const auto other =
+      std::ranges::find_if(all, [&](const Told& one) { return one.epoch != 0 && !keeps(one); });
+  if (other != all.end()) {
+    fail(ErrorCode::kInvalidArgument,
+         "rejoin: PE {} keeps its heap, PE {} does not: all PEs that live have to, or none",
+         first - all.begin(), other - all.begin());
+  }
+  return static_cast<int>(first - all.begin());
+}
+
 }  // namespace
 
 JobMembership::Agreed JobMembership::agree(std::unique_ptr<Bootstrap> bootstrap,
@@ -97,7 +114,8 @@ JobMembership::Agreed JobMembership::agree(std::unique_ptr<Bootstrap> bootstrap,
     bootstrap->name_hosts(std::move(hosts));
   }
   const std::vector<Told> all = gather_together(*bootstrap, [&] {
-    return Told{settings_of(beginning.config, beginning.target), beginning.epoch};
+    return Told{settings_of(beginning.config, beginning.target), beginning.epoch,
+                beginning.heap != nullptr};
   });
   std::vector<Settings> settings;
   uint64_t epoch = 0;
@@ -106,7 +124,7 @@ JobMembership::Agreed JobMembership::agree(std::unique_ptr<Bootstrap> bootstrap,
     epoch = std::max(epoch, one.epoch);
   }
   require_alike(settings, beginning.config);
-  return {std::move(bootstrap), epoch};
+  return {std::move(bootstrap), epoch, keeper_among(all)};
 }
 
 JobMembership::JobMembership(std::unique_ptr<Bootstrap> bootstrap, const Beginning& beginning)
@@ -116,6 +134,8 @@ JobMembership::JobMembership(Agreed agreed, const Beginning& beginning)
     : config(beginning.config),
       target(beginning.target),
       epoch(agreed.epoch),
+      keeper(agreed.keeper),
+      heap(beginning.heap),
       group(std::move(agreed.group),
             std::chrono::duration_cast<std::chrono::milliseconds>(config.bootstrap_timeout),
             config.interface),

@@ -5,11 +5,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "host/base/config.h"
 #include "host/base/log.h"
 #include "host/job/live_group.h"
+#include "host/memory/heap_memory.h"
 
 namespace peal {
 
@@ -17,7 +19,8 @@ namespace peal {
 struct Beginning {
   Config config;
   Target target;
-  uint64_t epoch = 0;  // Runtime::epoch(), as far as this PE knows
+  uint64_t epoch = 0;                      // Runtime::epoch(), as far as this PE knows
+  std::shared_ptr<const HeapMemory> heap;  // that outlives the job before; null: none does
 };
 
 struct JobMembership {
@@ -26,7 +29,9 @@ struct JobMembership {
 
   const Config config;
   const Target target;
-  const uint64_t epoch;  // the highest that a PE knew of
+  const uint64_t epoch;                          // the highest that a PE knew of
+  const std::optional<int> keeper;               // the first PE whose heap outlives the job before
+  const std::shared_ptr<const HeapMemory> heap;  // this PE's; null: it is not such a PE
   LiveGroup group;
   const Log log;
 
@@ -34,6 +39,7 @@ struct JobMembership {
   struct Agreed {
     std::unique_ptr<Bootstrap> group;
     uint64_t epoch;
+    std::optional<int> keeper;
   };
   static Agreed agree(std::unique_ptr<Bootstrap> bootstrap, const Beginning& beginning);
   JobMembership(Agreed agreed, const Beginning& beginning);

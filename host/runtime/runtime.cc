@@ -9,12 +9,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/patience.h"
 #include "host/base/error.h"
 #include "host/job/together.h"
 #include "host/nvtx/range.h"
@@ -74,57 +72,11 @@ int one_that_answers(const LiveGroup& group, const std::vector<int>& pes) {
   return answers == pes.end() ? -1 : *answers;
 }
 
-// Names the PEs that have ended, once some are missing. A kernel that cannot reach a host hears
-// from its NIC before the host is silent for long enough.
-std::string await_end_of_some(const JobMembership& job, const FailureLog& failures) {
-  const LiveGroup& group = job.group;
-  const auto missing = [&] {
-    std::vector<int> pes = group.masked_pes();
-    for (const int pe : group.lost_pes()) pes.push_back(pe);
-    return pes;
-  };
-  const auto noticed = [&](std::chrono::microseconds time) {
-    return peal::wait_until([&] { return !missing().empty(); },
-                            std::chrono::steady_clock::now() + time);
-  };
-  const auto of_nic = [&] {
-    const Status failed = failures.peek();
-    return failed == Status::kQueueError || failed == Status::kTimeout;
-  };
-  const bool late = group.channel().udp() != nullptr;
-  if (!noticed(LiveGroup::kUntilNoticed) &&
-      !(late && of_nic() && noticed(job.config.host_timeout))) {
-    fail(ErrorCode::kInvalidArgument,
-         "rejoin: all {} PEs live, and none is to be replaced: end a process first", group.size());
-  }
-  std::string names;
-  for (const int pe : missing()) {
-    const std::optional<Departure> how = group.departure(pe);
-    if (how && how->how == Departure::How::kRejoins) continue;  // it lives, and came first
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", group.name_of(pe));
-  }
-  return names;
-}
-
-// Who did not come is known by rank alone; where it was helps a person.
-template <class Meet>
-std::unique_ptr<Bootstrap> meet_in_place_of(const std::string& ended, const Meet& meet) {
-  try {
-    return meet();
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kTimeout || ended.empty()) throw;
-    throw Error(error.code(),
-                fmt::format("{}; rejoin() was called without {}: a new process in the place of "
-                            "each has to start, and all others call rejoin()",
-                            error.what(), ended));
-  }
-}
-
 }  // namespace
 
 Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Target target) {
   const nvtx::Range range("peal: start");
-  parts_ = std::make_unique<Parts>(std::move(bootstrap), Beginning{config, target});
+  parts_ = std::make_unique<Parts>(std::move(bootstrap), Beginning{config, target, 0, nullptr});
   parts().job.group.name_calls("");
   if (config.info) parts().report();
 }
@@ -183,6 +135,8 @@ void* Runtime::align(size_t alignment, size_t bytes, HeapKind kind) {
   const Parts::CollectiveCall call(parts(), "peal: align", "heap:align");
   return parts().fabric.heap.align(alignment, bytes, kind);
 }
+std::vector<HeapBlock> Runtime::blocks() const { return parts().fabric.heap.blocks(); }
+
 void Runtime::free(void* pointer) {
   const Parts::CollectiveCall call(parts(), "peal: free", "heap:free");
   parts().fabric.heap.free(pointer);
@@ -365,24 +319,6 @@ void Runtime::mask(const std::vector<int>& pes) {
   if (group.masked_pes().empty()) return;
   parts().context_parts->contexts.leave_masked_out();
   recover();
-}
-
-void Runtime::rejoin(const std::function<std::unique_ptr<Bootstrap>(const Config&)>& meet) {
-  const nvtx::Range range("peal: rejoin");
-  if (again_ == nullptr) {
-    Parts& now = parts();
-    std::string ended = await_end_of_some(now.job, now.services->failures);
-    auto beginning = std::make_shared<const Beginning>(
-        Beginning{now.job.config, now.job.target, now.job.epoch + 1});
-    now.let_go();  // throws where a GPU has failed: this is still the PE of before then
-    again_ = std::move(beginning);
-    ended_ = std::move(ended);
-    parts_.reset();
-  }
-  parts_ = std::make_unique<Parts>(meet_in_place_of(ended_, [&] { return meet(again_->config); }),
-                                   *again_);
-  again_.reset();
-  parts().job.group.name_calls("");
 }
 
 void Runtime::set_p2p_faults(std::string_view plan) {

@@ -34,10 +34,10 @@ class Cases:
         machines.wait(lambda: all(line in pe.text() or pe.status is not None for pe in pes), seconds, f"'{line}'")
         self.require(pes, all(pe.status is None for pe in pes), "a job that is under way")
 
-    def after_deaths(self, machines, where, victims, settings=None, host=None):
+    def after_deaths(self, machines, where, victims, settings=None, host=None, moment="kernel"):
         """One after the other kills itself: beside a neighbour, alone on its host, PE 0 too, one number twice. The new
         process starts on the same host, or on another."""
-        pes = self.start(machines, where, f"rejoin kernel {' '.join(map(str, victims))}", settings)
+        pes = self.start(machines, where, f"rejoin {moment} {' '.join(map(str, victims))}", settings)
         for victim in victims:
             machines.wait(lambda victim=victim: pes[victim].status is not None, JOB_SECONDS, f"the end of PE {victim}")
             self.require(pes, all(pe.status is None for rank, pe in enumerate(pes) if rank != victim), "the others live")
@@ -92,6 +92,8 @@ class Cases:
         yield "rejoin_on_1_1_2_3", lambda machines: self.after_deaths(machines, "1123", [1, 2, 0, 2])
         yield "rejoin_lazily_on_1_2", lambda machines: self.after_deaths(machines, "12", [1, 0], {"PEAL_CONNECT": "lazy"})
         yield "rejoin_from_another_host", lambda machines: self.after_deaths(machines, "132", [1], host=2)
+        yield "rejoin_keeping_heaps_on_1_2_2", lambda machines: self.after_deaths(
+            machines, "122", [1, 0], {"PEAL_HEAP_SIZE": "4M"}, moment="keep")
         # The NIC gives up before, after eight times 0.5 s.
         yield "rejoin_when_a_host_is_on_again", lambda machines: self.after_a_host_was_off(
             machines, "132", 1, "reach", {"PEAL_HOST_TIMEOUT": "8s", "PEAL_ACK_TIMEOUT": "14"})

@@ -32,6 +32,7 @@ TEST(CApi, NamesTheMissingInit) {
   EXPECT_NE(std::string(peal_error()).find("peal_counters: call peal_init() first"),
             std::string::npos);
   EXPECT_EQ(peal_rejoin(), -1);
+  EXPECT_EQ(peal_rejoin_keeping_heap(), -1);
   EXPECT_EQ(peal_epoch(), -1);
   EXPECT_NE(std::string(peal_error()).find("peal_epoch: call peal_init() first"),
             std::string::npos);

@@ -13,6 +13,9 @@
 //     stay      none dies: the victim's host is switched off, or cut off from the others
 //     reach     the same, and the others' kernels transfer to the victim
 //     c         as kernel, by the calls of C
+//     keep      as kernel, and heaps outlive it: they are of the generation before, or a new
+//     process keep-c    the same by the calls of C differ    in a kernel; first one PE alone would
+//     keep its heap, and all are refused
 //   rejoin alive              nobody dies: rejoin() is refused, and the job goes on
 #include <signal.h>
 
@@ -91,9 +94,18 @@ PEAL_KERNEL reach_for_ever(peal::Context ctx, uint64_t* word, int pe, peal::Stat
   } while (*ended == peal::Status::kOk);
 }
 
+// One lane.
+PEAL_KERNEL read_block(peal::Context ctx, uint64_t* into, const uint64_t* from, size_t words,
+                       int pe, peal::Status* ended) {
+  *ended = get(ctx, into, from, words, pe);
+}
+
 PEAL_KERNEL wait_for_ever(peal::Context ctx, uint64_t* word, peal::Status* ended) {
   *ended = wait_until(ctx, word, peal::Compare::kEq, 99);
 }
+
+bool keeps_heap(const std::string& moment) { return moment.starts_with("keep"); }
+bool in_c(const std::string& moment) { return moment == "c" || moment == "keep-c"; }
 
 void require(bool holds, const std::string& what) {
   if (!holds) peal::fail(ErrorCode::kInternal, "{}", what);
@@ -143,6 +155,77 @@ void work_together(peal::Runtime& pe, uint64_t base) {
   pe.barrier();
 }
 
+/// Blocks that outlive a rejoin(), one of them beyond the heap's first segment.
+struct KeptBlocks {
+  static constexpr size_t kSmall = 1000;     // words
+  static constexpr size_t kLarge = 1 << 20;  // likewise: twice the heap of the test
+  uint64_t* small = nullptr;
+  uint64_t* large = nullptr;
+
+  static uint64_t mark(uint64_t generation, int pe, size_t i) {
+    return generation << 40 | static_cast<uint64_t>(pe) << 32 | i;
+  }
+  bool hold(uint64_t generation, int pe) const {
+    for (size_t i = 0; i < kSmall; ++i) {
+      if (small[i] != (generation == 0 ? 0 : mark(generation, pe, i))) return false;
+    }
+    return large[kLarge - 1] == (generation == 0 ? 0 : mark(generation, pe, kLarge - 1));
+  }
+};
+
+KeptBlocks make_blocks(peal::Runtime& pe) {
+  void* const hole = pe.malloc(64);
+  const KeptBlocks made{pe.allocate<uint64_t>(KeptBlocks::kSmall),
+                        pe.allocate<uint64_t>(KeptBlocks::kLarge)};
+  pe.free(hole);
+  return made;
+}
+
+KeptBlocks find_blocks(peal::Runtime& pe, bool by_c) {
+  const std::vector<peal::HeapBlock> blocks = pe.blocks();
+  require(blocks.size() >= 2 && blocks[0].bytes == 8 * KeptBlocks::kSmall &&
+              blocks[1].bytes == 8 * KeptBlocks::kLarge,
+          "the blocks that were kept");
+  if (by_c) {
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      size_t bytes = 0;
+      require(peal_block(i, &bytes) == blocks[i].address && bytes == blocks[i].bytes, "peal_block");
+    }
+    require(peal_block(blocks.size(), nullptr) == nullptr, "peal_block of none");
+  }
+  return {static_cast<uint64_t*>(blocks[0].address), static_cast<uint64_t*>(blocks[1].address)};
+}
+
+// What was kept is as this process left it, and peers reach it. Then all of it is of `generation`.
+void work_on_kept(peal::Runtime& pe, KeptBlocks& kept, uint64_t generation, bool by_c) {
+  const KeptBlocks before = kept;
+  kept = pe.epoch() == 0 ? make_blocks(pe) : find_blocks(pe, by_c);
+  const bool lived = before.small != nullptr;
+  require(!lived || (kept.small == before.small && kept.large == before.large), "addresses");
+  require(kept.hold(lived ? generation - 1 : 0, pe.my_pe()), "what the blocks held");
+  for (size_t i = 0; i < KeptBlocks::kSmall; ++i) {
+    kept.small[i] = KeptBlocks::mark(generation, pe.my_pe(), i);
+  }
+  for (size_t i = 0; i < KeptBlocks::kLarge; ++i) {
+    kept.large[i] = KeptBlocks::mark(generation, pe.my_pe(), i);
+  }
+  const int next = (pe.my_pe() + 1) % pe.n_pes();
+  const auto read = [&](const uint64_t* from, size_t words) {
+    auto* const into = static_cast<uint64_t*>(pe.malloc(8 * words));
+    peal::Status ended{};
+    pe.barrier();
+    peal::launch({}, read_block, pe.context(), into, from, words, next, &ended).wait();
+    require(ended == peal::Status::kOk, "a get of a block that was kept");
+    for (size_t i = 0; i < words; ++i) {
+      require(into[i] == KeptBlocks::mark(generation, next, i), "a peer's block");
+    }
+    pe.barrier();
+    pe.free(into);
+  };
+  read(kept.small, KeptBlocks::kSmall);
+  read(kept.large, KeptBlocks::kLarge);
+}
+
 template <class Call>
 ErrorCode refused(const Call& call) {
   try {
@@ -165,7 +248,7 @@ void lose_one(peal::Runtime& pe, const std::string& moment, int victim, uint64_t
     peal::launch({}, reach_for_ever, pe.context(), word, victim, &ended).wait();
     require(ended == peal::Status::kQueueError || ended == peal::Status::kPeerLost,
             "a transfer to a host that is off");
-  } else if (moment == "c") {
+  } else if (in_c(moment)) {
     require(peal_wait_until(word, PEAL_UINT64, PEAL_EQ, 99) == -1, "a wait beside a death");
   } else if (moment == "call") {
     const ErrorCode code = refused([&] { pe.barrier(); });
@@ -182,10 +265,25 @@ void lose_one(peal::Runtime& pe, const std::string& moment, int victim, uint64_t
 }
 
 void come_together(peal::Runtime& pe, const std::string& moment) {
+  if (moment == "differ") {
+    const bool keeps = pe.my_pe() == 0;
+    const ErrorCode code = refused([&] { peal::rejoin(pe, {.keep_heap = keeps}); });
+    require(code == ErrorCode::kInvalidArgument, "heaps of which one would be kept");
+    if (!keeps) {
+      require(
+          refused([&] { peal::rejoin(pe, {.keep_heap = true}); }) == ErrorCode::kInvalidArgument,
+          "a heap that is gone");
+    }
+  }
+  if (moment == "checked") {
+    const ErrorCode code = refused([&] { peal::rejoin(pe, {.keep_heap = true}); });
+    require(code == ErrorCode::kUnsupported, "a heap to be kept in checked mode");
+    pe.lost_pes();  // nothing has changed
+  }
   for (;;) {
     try {
-      if (moment != "c") return peal::rejoin(pe);
-      if (peal_rejoin() == 0) return;
+      if (!in_c(moment)) return peal::rejoin(pe, {.keep_heap = keeps_heap(moment)});
+      if ((keeps_heap(moment) ? peal_rejoin_keeping_heap() : peal_rejoin()) == 0) return;
       require(peal_error_code() == PEAL_ERROR_PEER_LOST, peal_error());
     } catch (const Error& error) {
       std::fprintf(stderr, "once more: %s\n", error.what());
@@ -209,8 +307,10 @@ void meet_nobody(peal::Runtime& pe) {
 }
 
 int live_in(peal::Runtime& pe, const std::string& moment, const std::vector<int>& victims) {
+  KeptBlocks kept;
   for (;;) {
     const uint64_t generation = pe.epoch() + 1;
+    if (keeps_heap(moment)) work_on_kept(pe, kept, generation, in_c(moment));
     work(pe, 100 * generation);
     work_together(pe, 100 * generation);
     std::printf("generation %d is right\n", static_cast<int>(generation));
@@ -223,7 +323,7 @@ int live_in(peal::Runtime& pe, const std::string& moment, const std::vector<int>
     }
     come_together(pe, moment);
     require(pe.epoch() == generation, "epoch() after a rejoin()");
-    require(moment != "c" || peal_epoch() == static_cast<long long>(generation), "peal_epoch()");
+    require(!in_c(moment) || peal_epoch() == static_cast<long long>(generation), "peal_epoch()");
   }
 }
 
@@ -233,7 +333,7 @@ int live(const std::string& moment, const std::vector<int>& victims) {
     const auto group = peal::bootstrap::make_launched(config);  // the others are on their way, too
     raise(SIGKILL);
   }
-  if (moment == "c") {
+  if (in_c(moment)) {
     require(peal_init() == 0, peal_error());
     const int code = live_in(*peal_runtime(), moment, victims);
     require(peal_finalize() == 0, peal_error());

@@ -35,11 +35,24 @@ for way in p2p ibgda; do
   right 2 3
   job 0 -n 3 --restart 2 "$program" c 1 0
   right 3 3
+  job 0 -n 3 --restart 2 "$program" keep 1 0 1
+  right 4 3
+  job 0 -n 2 --restart 1 "$program" keep-c 1
+  right 2 2
 done
 unset PEAL_TRANSPORT
 
 job 0 -n 2 --restart 1 "$program" alive
 says "rejoin: all 2 PEs live, and none is to be replaced"
+
+# The new process is refused as well, and is started once more.
+job 0 -n 3 --restart 2 "$program" differ 1
+right 2 3
+says "rejoin: PE 0 keeps its heap, PE 2 does not: all PEs that live have to, or none"
+says "rejoin: the call before, which failed, let the heap go"
+PEAL_CHECK=1 job 0 -n 2 --restart 1 "$program" checked 1
+right 2 2
+says "rejoin: checked mode (PEAL_CHECK) keeps no heap"
 
 # Nobody comes: the survivor hears who is missing, at its deadline.
 job 137 -n 2 --keep-going "$program" nobody 1

@@ -29,6 +29,51 @@ TEST(RangeAllocator, DealsOutFromTheBottom) {
   EXPECT_EQ(ranges.blocks(), 4u);
 }
 
+TEST(RangeAllocator, DealsOutAtAPlace) {
+  RangeAllocator ranges(1024, kGranule);
+  EXPECT_TRUE(ranges.allocate_at(256, 100));
+  EXPECT_EQ(ranges.find(300).asked, 100u);
+  EXPECT_EQ(ranges.allocated(), 128u);
+  for (const uint64_t taken : {256, 320}) EXPECT_FALSE(ranges.allocate_at(taken, 1));
+  EXPECT_FALSE(ranges.allocate_at(192, 65)) << "goes into it";
+  EXPECT_FALSE(ranges.allocate_at(10, 1)) << "no multiple";
+  EXPECT_FALSE(ranges.allocate_at(1024, 1));
+  EXPECT_FALSE(ranges.allocate_at(960, 65));
+  EXPECT_FALSE(ranges.allocate_at(0, 0));
+  EXPECT_TRUE(ranges.allocate_at(192, 64));
+  EXPECT_TRUE(ranges.allocate_at(384, 1024 - 384));
+  EXPECT_EQ(ranges.allocate(192, 1), 0u);
+  EXPECT_EQ(ranges.available(), 0u);
+  EXPECT_TRUE(ranges.free(256));
+  EXPECT_EQ(ranges.allocate(128, 1), 256u);
+}
+
+// Another allocator that is told what is taken goes on as the first does.
+TEST(RangeAllocator, GoesOnFromWhatIsTaken) {
+  std::mt19937 random(3);
+  RangeAllocator first(1 << 20, kGranule);
+  std::map<uint64_t, uint64_t> taken;
+  const auto change = [&](RangeAllocator& ranges, uint64_t bytes) {
+    return ranges.allocate(bytes, 1).value();
+  };
+  for (int i = 0; i < 300; ++i) {
+    const uint64_t bytes = 1 + random() % 2000;
+    taken[change(first, bytes)] = bytes;
+    if (i % 3 != 0) continue;
+    const auto gone = std::next(taken.begin(), static_cast<long>(random() % taken.size()));
+    EXPECT_TRUE(first.free(gone->first));
+    taken.erase(gone);
+  }
+  RangeAllocator second(1 << 20, kGranule);
+  for (const auto& [offset, bytes] : taken) EXPECT_TRUE(second.allocate_at(offset, bytes));
+  EXPECT_EQ(second.allocated(), first.allocated());
+  EXPECT_EQ(second.holes(), first.holes());
+  for (int i = 0; i < 200; ++i) {
+    const uint64_t bytes = 1 + random() % 2000;
+    EXPECT_EQ(change(second, bytes), change(first, bytes));
+  }
+}
+
 TEST(RangeAllocator, RefusesZeroBytes) {
   RangeAllocator ranges(1024, kGranule);
   EXPECT_EQ(ranges.allocate(0, 1), std::nullopt);
