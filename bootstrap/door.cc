@@ -23,6 +23,9 @@ namespace peal::bootstrap {
 namespace {
 
 constexpr std::size_t kPending = 64;  // connections that have not said who they are
+// How long ranks that come late are told that another one has died: a host that is busy starts some
+// processes that much later than others.
+constexpr std::chrono::seconds kLatecomers{2};
 
 // A fresh connection takes these few bytes at once; if it fails, the caller sees the connection
 // close.
@@ -51,13 +54,17 @@ Door::Door(TcpRoot root, int size)
     : root_(std::move(root)), size_(static_cast<std::size_t>(size)), peers_(size_) {}
 
 void Door::admit_all(TimePoint until) {
-  while (!missing().empty() && !lost_ && Clock::now() < until) {
+  while (!missing().empty() && Clock::now() < until) {
     std::vector<pollfd> watched;
-    // Negative descriptors (ranks not here yet) are ignored by poll.
-    for (const Fd& peer : peers_) {
-      watched.push_back({.fd = peer.get(), .events = POLLRDHUP, .revents = 0});
+    // Poll ignores negative descriptors: of ranks that are not here yet, and of those that are
+    // gone.
+    for (std::size_t r = 0; r < peers_.size(); ++r) {
+      const bool gone = gone_.contains(static_cast<int>(r));
+      watched.push_back({.fd = gone ? -1 : peers_[r].get(), .events = POLLRDHUP, .revents = 0});
     }
+    const bool whole = gone_.empty();
     answer_some(std::move(watched), until);
+    if (whole && !gone_.empty()) until = std::min<TimePoint>(until, Clock::now() + kLatecomers);
   }
 }
 
@@ -87,7 +94,10 @@ bool Door::answer_some(std::vector<pollfd> watched, TimePoint until) {
   for (std::size_t i = 0; i < count; ++i) {
     if (watched[i].revents == 0) continue;
     event = true;
-    if (!peers_.empty()) lost_ = static_cast<int>(i);
+    if (peers_.empty()) continue;
+    const int rank = static_cast<int>(i);
+    if (gone_.empty()) lost_ = rank;
+    gone_.insert(rank);
   }
   for (std::size_t i = 0; i < callers_.size(); ++i) {
     if (watched[count + 1 + i].revents != 0) listen_to(callers_[i]);

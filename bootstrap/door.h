@@ -32,10 +32,12 @@ class Door {
  public:
   Door(TcpRoot root, int size);
 
-  /// Admits until everybody is in, the time is over, or somebody who was in is gone.
+  /// Admits until everybody is in or the time is over. Once somebody who was in is gone it waits
+  /// two seconds more at most: who comes too late would ask for a rank 0 that has ended.
   void admit_all(TimePoint until);
 
   std::vector<int> missing() const;
+  /// The first that was in and is gone.
   std::optional<int> lost() const { return lost_; }
 
   /// Ranks that a second process claimed; a wrong number explains why another is missing.
@@ -70,6 +72,7 @@ class Door {
   std::vector<Fd> peers_;
   std::deque<Caller> callers_;
   std::optional<int> lost_;
+  std::set<int> gone_;
   std::set<int> claimed_twice_;
   std::set<std::string> other_versions_;
 };

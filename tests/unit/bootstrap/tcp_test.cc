@@ -423,14 +423,29 @@ TEST(MakeTcp, NamesARankThatJoinsAndDiesBeforeTheStart) {
   TcpRoot root;
   const UniqueId id = root.id();
   Stranger member(id);
+  Stranger late(id);
   const std::vector<Error> errors = run_job(std::move(root), {}, 4, kPatient, kGatherAndLeave, [&] {
     member.join(id, 1, 4);
     Stranger(id).join(id, 2, 4).hear(32);
+    late.join(id, 3, 4);
   });
   EXPECT_EQ(errors[0].code(), ErrorCode::kPeerLost);
   EXPECT_TRUE(contains(errors[0], "start of the job: rank 2 of 4 died or disconnected"))
       << errors[0].what();
   EXPECT_GT(member.bytes_until_closed(), std::strlen(errors[0].what())) << "is told";
+  EXPECT_GT(late.bytes_until_closed(), std::strlen(errors[0].what())) << "is told, too";
+}
+
+TEST(MakeTcp, WaitsForNoRankBehindOneThatHasDied) {
+  TcpRoot root;
+  const UniqueId id = root.id();
+  const std::vector<Error> errors = run_job(std::move(root), {}, 4, kPatient, kGatherAndLeave, [&] {
+    Stranger(id).join(id, 2, 4).hear(32);
+    Stranger(id).join(id, 1, 4).hear(32);
+  });
+  EXPECT_EQ(errors[0].code(), ErrorCode::kPeerLost);
+  EXPECT_TRUE(contains(errors[0], "start of the job: rank 2 of 4 died or disconnected"))
+      << errors[0].what();
 }
 
 TEST(MakeTcp, NamesARankThatDisconnects) {
