@@ -204,7 +204,7 @@ SocketAddress address_of(const UniqueId& id) { return {id.address, id.port}; }
 std::string name_address(const UniqueId& id) { return text_of(id.address, id.port); }
 
 std::unique_ptr<Bootstrap> join(std::span<const UniqueId> ids, const Member& member) {
-  const TimePoint until = Clock::now() + member.deadline;
+  const TimePoint until = member.until;
   const bool one_place = ids.size() == 1;
   std::vector<Attempt> attempts;
   // Rank 0 may start later than we do: tries until it listens.

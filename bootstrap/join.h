@@ -20,8 +20,9 @@ std::string name_address(const UniqueId& id);
 struct Member {
   int rank;
   int size;
-  Deadline deadline;
-  bool again = false;  // under the id of an earlier job
+  Deadline deadline;                          // of each collective call
+  TimePoint until = Clock::now() + deadline;  // rank 0 is looked for
+  bool again = false;                         // under the id of an earlier job
 };
 
 /// Joins the job of `ids`, which has rank 0 at one of these places, and others perhaps at the rest:

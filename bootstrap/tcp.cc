@@ -151,11 +151,12 @@ UniqueId make_unique_id(const std::string& address, std::uint16_t port) {
   return TcpRoot(address, port).id();
 }
 
-std::unique_ptr<Bootstrap> make_tcp(TcpRoot root, int size, Deadline deadline) {
-  check_deadline(deadline);
+namespace {
+
+std::unique_ptr<Bootstrap> make_root(TcpRoot root, int size, Deadline deadline, TimePoint until) {
   if (size < 1) fail(ErrorCode::kInvalidArgument, "a job of {} ranks: at least 1 is needed", size);
   Door door(std::move(root), size);
-  door.admit_all(Clock::now() + deadline);
+  door.admit_all(until);
   const std::vector<int> missing = door.missing();
   const std::optional<int> lost = door.lost();
   std::string refused;
@@ -183,36 +184,43 @@ std::unique_ptr<Bootstrap> make_tcp(TcpRoot root, int size, Deadline deadline) {
   return star;
 }
 
-namespace {
-
 std::unique_ptr<Bootstrap> meet(const UniqueId& id, const Member& member) {
-  check_deadline(member.deadline);
   if (member.size < 1 || member.rank < 0 || member.rank >= member.size) {
     fail(ErrorCode::kInvalidArgument, "rank {} of {}: ranks are 0 to size - 1", member.rank,
          member.size);
   }
-  if (member.rank == 0) return make_tcp(TcpRoot(id), member.size, member.deadline);
+  if (member.rank == 0) return make_root(TcpRoot(id), member.size, member.deadline, member.until);
   return join({&id, 1}, member);
 }
 
 }  // namespace
 
+std::unique_ptr<Bootstrap> make_tcp(TcpRoot root, int size, Deadline deadline) {
+  check_deadline(deadline);
+  return make_root(std::move(root), size, deadline, Clock::now() + deadline);
+}
+
 std::unique_ptr<Bootstrap> make_tcp(const UniqueId& id, int rank, int size, Deadline deadline) {
+  check_deadline(deadline);
   return meet(id, {.rank = rank, .size = size, .deadline = deadline});
 }
 
 std::unique_ptr<Bootstrap> make_tcp_again(const UniqueId& id, int rank, int size,
                                           Deadline deadline) {
-  const TimePoint until = Clock::now() + deadline;
+  check_deadline(deadline);
+  const Member member{.rank = rank, .size = size, .deadline = deadline, .again = true};
+  bool taken = false;  // rank 0 was in the earlier job, and held this rank for taken
   for (;;) {
     try {
-      return meet(id, {.rank = rank, .size = size, .deadline = deadline, .again = true});
+      return meet(id, member);
     } catch (const Error& error) {
-      // kConfiguration: rank 0 is in the earlier job and holds this rank for taken. kPeerLost: it
-      // leaves that job, or a process that came has died.
-      const bool taken = error.code() == ErrorCode::kConfiguration;
-      if (!taken && error.code() != ErrorCode::kPeerLost) throw;
-      if (Clock::now() >= until) {
+      // kPeerLost: rank 0 leaves the earlier job, or a process that came has died.
+      taken |= error.code() == ErrorCode::kConfiguration;
+      const bool late = taken && error.code() == ErrorCode::kTimeout;
+      if (!late && error.code() != ErrorCode::kConfiguration &&
+          error.code() != ErrorCode::kPeerLost)
+        throw;
+      if (late || Clock::now() >= member.until) {
         if (!taken) throw;
         fail(ErrorCode::kTimeout,
              "start of the job: rank 0 of {} did not come within {}: it is in the earlier job yet, "

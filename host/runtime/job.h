@@ -8,6 +8,7 @@
 #include <optional>
 #include <string_view>
 
+#include "base/forks.h"
 #include "host/base/config.h"
 #include "host/base/log.h"
 #include "host/job/live_group.h"
@@ -21,6 +22,7 @@ struct Beginning {
   Target target;
   uint64_t epoch = 0;                      // Runtime::epoch(), as far as this PE knows
   std::shared_ptr<const HeapMemory> heap;  // that outlives the job before; null: none does
+  Maker maker = {};
 };
 
 struct JobMembership {

@@ -72,6 +72,12 @@ std::unique_ptr<Bootstrap> meet_in_place_of(const std::string& ended, const Meet
 void Runtime::rejoin(const std::function<std::unique_ptr<Bootstrap>(const Config&)>& meet,
                      const RejoinOptions& options) {
   const nvtx::Range range("peal: rejoin");
+  if (again_ != nullptr && !again_->maker.here()) {
+    fail(
+        ErrorCode::kInvalidArgument,
+        "rejoin: this process was forked from a PE's that waits for a rejoin(), and is no PE: only "
+        "that process may use its Runtime");
+  }
   if (again_ == nullptr) {
     leave_for_rejoin(options);
   } else if (!options.keep_heap) {

@@ -18,6 +18,8 @@
 //     keep its heap, and all are refused
 //   rejoin alive              nobody dies: rejoin() is refused, and the job goes on
 #include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdint>
@@ -304,6 +306,13 @@ void meet_nobody(peal::Runtime& pe) {
   });
   require(code == ErrorCode::kTimeout, "rejoin() without a new process");
   require(refused([&] { pe.barrier(); }) == ErrorCode::kInvalidArgument, "a call after that");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const ErrorCode of_child = refused([&] { peal::rejoin(pe); });
+    ::_exit(of_child == ErrorCode::kInvalidArgument ? 0 : 1);
+  }
+  int ended = 0;
+  require(::waitpid(child, &ended, 0) == child && ended == 0, "a rejoin() of a forked child");
 }
 
 int live_in(peal::Runtime& pe, const std::string& moment, const std::vector<int>& victims) {

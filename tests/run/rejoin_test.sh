@@ -58,6 +58,7 @@ says "rejoin: checked mode (PEAL_CHECK) keeps no heap"
 job 137 -n 2 --keep-going "$program" nobody 1
 says "rank 1 of 2 did not join within 500 ms; rejoin() was called without PE 1: a new process in the place of each"
 says "this PE has left its job for a rejoin(), which failed: call rejoin() again"
+says "rejoin: this process was forked from a PE's that waits for a rejoin(), and is no PE"
 # The last restart is used up: the job ends.
 job 137 -n 2 --restart 1 "$program" kernel 1 1
 # A new process that is not as the others are.
