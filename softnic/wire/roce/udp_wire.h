@@ -108,6 +108,7 @@ class UdpWire {
   bool catch_up(uint32_t qpn);
   void take_answer(const RoceFrame& frame);
   void acknowledge(uint32_t qpn);
+  void acknowledge_all();
   bool emit(const Address& to, const RoceFrame& frame, const Payload& payload, uint32_t ahead);
   enum class Sent : uint8_t {
     kWhole,

@@ -216,6 +216,16 @@ TEST(UdpWire, WhatComesBehindAReadWaitsForItsAnswer) {
   EXPECT_EQ((std::vector<int>{opcodes.end() - 2, opcodes.end()}), (std::vector<int>{0x11, 0x12}));
 }
 
+TEST(UdpWire, WhatWaitedIsAcknowledgedInThePollThatServesIt) {
+  Far pair;
+  for (uint32_t i = 0; i < 3; ++i) pair.to_there.letters.push_back(long_read(i));
+  pair.to_there.letters.push_back(letter_of(frame_of(RoceOpcode::kWriteOnly, 3 * kEach, 0, 8), 8));
+  pair.remote.udp.poll(pair.now);
+  pair.remote.udp.poll(pair.now);
+  EXPECT_EQ(last_answer(pair).opcode, RoceOpcode::kAcknowledge);
+  EXPECT_EQ(last_answer(pair).psn, 3 * kEach);
+}
+
 TEST(UdpWire, AReadGoesOnWhereThereWasNoRoom) {
   Far pair;
   fill(pair.b.memory.data(), kEach * 256, 6);
