@@ -292,6 +292,13 @@ Refusal SoftwareNic::change_memory(uint32_t key, const Key& config) {
   }
   return refusal;
 }
+Created SoftwareNic::make_indirect_key(const IndirectKey& config) {
+  if (on_gpu()) {
+    return {0, only_on_cpu("an engine on a GPU has no indirect memory keys (KSM): set "
+                           "PEAL_SOFTNIC_ENGINE=cpu")};
+  }
+  return cpu_->control.make_indirect_key(config);
+}
 Refusal SoftwareNic::deregister_memory(uint32_t key) {
   const Refusal refusal = run(DeregisterMemory{key});
   if (!refusal.refused() && !on_gpu()) cpu_->take_back(key);

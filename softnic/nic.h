@@ -102,6 +102,9 @@ class SoftwareNic {
   /// Gives a key another PD, access and memory; its number stays. A refusal leaves it as it was.
   /// Refused by an engine on a GPU.
   Refusal change_memory(uint32_t key, const Key& config);
+  /// Answers the key: an index with the variant of `config`. What its entries name is looked at
+  /// when it is used. Refused by an engine on a GPU.
+  Created make_indirect_key(const IndirectKey& config);
   Refusal deregister_memory(uint32_t key);
 
   /// Without a buffer it is a number for objects that must name a CQ and complete nothing there.

@@ -50,7 +50,7 @@ void execute(VerbsContext& context, const Mailboxes& boxes,
 constexpr Row<CommandOpcode, mlx5dv_devx_obj* (*)(const DevxCommand&)> kMakers[] = {
     {CommandOpcode::kCreateCq, create_cq},   {CommandOpcode::kCreateQp, create_qp},
     {CommandOpcode::kCreateDct, create_dct}, {CommandOpcode::kCreateRmp, create_rmp},
-    {CommandOpcode::kAllocPd, create_pd},
+    {CommandOpcode::kAllocPd, create_pd},    {CommandOpcode::kCreateMkey, create_mkey},
 };
 constexpr Row<CommandOpcode, void (*)(const DevxCommand&)> kGeneral[] = {
     {CommandOpcode::kQueryHcaCap, query_hca_cap},
@@ -60,10 +60,6 @@ constexpr Row<CommandOpcode, void (*)(const DevxCommand&)> kGeneral[] = {
 };
 
 mlx5dv_devx_obj* create(CommandOpcode opcode, const DevxCommand& command) {
-  // The kernel lets it through, this firmware does not know it: keys come from ibv_reg_mr.
-  if (opcode == CommandOpcode::kCreateMkey) {
-    fail(prm::CommandSyndrome::kUnknownOpcode, CommandStatus::kBadOperation);
-  }
   const auto make = right_of(kMakers, opcode, {});
   if (make == nullptr) refuse(EINVAL);
   return make(command);
@@ -133,7 +129,7 @@ mlx5dv_devx_obj* mlx5dv_devx_obj_create(ibv_context* handle, const void* in, siz
     execute(context, {in, in_bytes, out, out_bytes},
             [&](prm::CommandOpcode opcode, const DevxCommand& command) {
               made = create(opcode, command);
-              command.out.set(prm::kNumber, made->object().number);
+              command.out.set(prm::kNumber, made->told());
             });
     return made;
   });

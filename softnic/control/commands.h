@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <variant>
 
 #include "softnic/engine/objects.h"
@@ -50,6 +51,16 @@ inline constexpr uint32_t kMaxLogCqEntries = 22;
 inline constexpr uint32_t kMaxLogSendBlocks = 15;
 inline constexpr uint32_t kMaxLogReceiveEntries = 15;
 inline constexpr uint32_t kMaxLogReceiveStride = 7;  // in units of 16 bytes
+
+inline constexpr uint32_t kLogMostEntries = 16;  // of an indirect key
+
+/// A key whose bytes are those of other keys, `key.log_entity` each (softnic/engine/keys.h). Only
+/// an engine on a CPU has them.
+struct IndirectKey {
+  Key key;              // without memory
+  uint8_t variant = 0;  // the low byte of its number, which the client chooses
+  std::span<const KeyEntry> entries;
+};
 
 /// Told when an armed completion queue has its entry: by the engine's thread, which meanwhile does
 /// nothing else, so an implementation is short and calls no SoftwareNic.

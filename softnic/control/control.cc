@@ -50,7 +50,7 @@ bool Control::has_queues() const {
   return false;
 }
 
-// ---- protection domains, UAR pages, keys
+// ---- protection domains, UAR pages
 
 Outcome Control::apply(const AllocatePd&) {
   const uint32_t pd = domains_.take();
@@ -83,57 +83,6 @@ Outcome Control::apply(const DetachUar& from) {
   if (page->users > 0) return busy("queues use this UAR page");
   *page = {};
   tables_.pages.release(from.number);
-  return {};
-}
-
-Refusal Control::check(const Key& config) {
-  if (domains_.find(config.pd) == nullptr) return bad_resource("unknown pd");
-  const uint32_t remote_writes = kRemoteWrite | kRemoteAtomic;
-  if ((config.access & remote_writes) != 0 && (config.access & kLocalWrite) == 0) {
-    return bad_parameter("remote write or atomic without local write");
-  }
-  if (config.bytes > 0 && config.memory == nullptr) {
-    return bad_parameter("registration without memory");
-  }
-  if (config.bytes > 0 && config.iova + (config.bytes - 1) < config.iova) {
-    return bad_parameter("iova range wraps");
-  }
-  return {};
-}
-
-Outcome Control::apply(const RegisterMemory& config) {
-  const Refusal wrong = check(config);
-  if (wrong.refused()) return wrong;
-  const uint32_t index = tables_.keys.take();
-  if (index == 0) return no_resources("no memory key left");
-  if (variants_.size() <= index) variants_.resize(index + 1);
-  const uint32_t number = index << 8 | variants_[index]++;
-  tables_.keys[index] = config;
-  tables_.keys[index].number = number;
-  tables_.port.key_count = tables_.keys.used();
-  ++domains_[config.pd].users;
-  return number;
-}
-
-Refusal Control::change_memory(uint32_t key, const Key& config) {
-  const Runner::Pause pause(runner_);
-  if (find_key(tables_.port, key) == nullptr) return bad_resource("unknown memory key");
-  const Refusal wrong = check(config);
-  if (wrong.refused()) return wrong;
-  Key& entry = tables_.keys[key >> 8];
-  --domains_[entry.pd].users;
-  ++domains_[config.pd].users;
-  entry = config;
-  entry.number = key;
-  return {};
-}
-
-Outcome Control::apply(const DeregisterMemory& call) {
-  if (find_key(tables_.port, call.number) == nullptr) return bad_resource("unknown memory key");
-  const uint32_t index = call.number >> 8;
-  --domains_[tables_.keys[index].pd].users;
-  tables_.keys[index] = {};
-  tables_.keys.release(index);
   return {};
 }
 

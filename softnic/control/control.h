@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "softnic/control/commands.h"
@@ -92,6 +93,7 @@ class Control {
 
   Outcome run(const Command& command);
   Refusal change_memory(uint32_t key, const Key& config);
+  Created make_indirect_key(const IndirectKey& config);
   Refusal arm_cq(uint32_t cqn, uint32_t consumed, bool solicited_only,
                  CompletionListener& listener);
   Refusal arm_srq(uint32_t srqn, uint32_t limit);
@@ -136,7 +138,11 @@ class Control {
   void tell_listeners();
   QueuePair* find_qp(uint32_t qpn, bool target = false);
   uint32_t add(const QueuePairConfig& config);
+  Refusal check_key(const Key& config);
   Refusal check(const Key& config);
+  Refusal check(const IndirectKey& config);
+  uint32_t take_key_index();
+  void enter_key(uint32_t number, const Key& config);
   Refusal check(const QueuePairConfig& config);
   Refusal check_shared(uint32_t srqn, uint32_t receive_cq);
   bool completes_at(uint32_t cqn);
@@ -152,6 +158,7 @@ class Control {
   FaultPlan coming_;  // as far as its parts have come
   Table<Counted> domains_{1, 1u << 15};
   std::vector<uint8_t> variants_;  // low byte of the key last given to an index
+  std::unordered_map<uint32_t, std::vector<KeyEntry>> entries_;  // of indirect keys, by index
   WakingQueue<AsyncEvent> events_{EFD_NONBLOCK};
   std::vector<Armed> armed_;
 };

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "device/mlx5/layout.h"
+#include "softnic/engine/keys.h"
 #include "softnic/engine/objects.h"
 #include "softnic/engine/word.h"
 
@@ -74,12 +75,19 @@ PEAL_HD DataItem read_data(const QueuePair& qp, uint64_t index, uint32_t unit) {
   return item;
 }
 
-/// The memory behind a data segment, or null: key unknown, another domain, right missing, outside.
-PEAL_HD std::byte* local_memory(const Port& port, uint32_t pd, const DataItem& item,
-                                uint32_t access) {
+/// The memory behind a data segment from `inside` bytes on, as far as it lies together. None: key
+/// unknown, another domain, right missing, outside.
+PEAL_HD MemoryRun local_run(const Port& port, uint32_t pd, const DataItem& item, uint64_t inside,
+                            uint32_t access) {
   const Key* key = find_key(port, item.lkey);
-  if (!grants(key, pd, access)) return nullptr;
-  return locate(*key, item.address, item.bytes);
+  if (!grants(key, pd, access)) return {};
+  return run_of(port, *key, {item.address, item.bytes, access}, inside);
+}
+
+/// All of a data segment is there.
+PEAL_HD bool is_reachable(const Port& port, uint32_t pd, const DataItem& item, uint32_t access) {
+  const Key* key = find_key(port, item.lkey);
+  return grants(key, pd, access) && reaches(port, *key, {item.address, item.bytes, access});
 }
 
 /// Adds up the data list and checks it: shape first, then length, then keys.
@@ -93,7 +101,7 @@ PEAL_HD Fault measure(const Port& port, const QueuePair& qp, uint64_t index, Req
     if (item.is_inline) {
       if (scatters || request.opcode == mlx5::Opcode::kDump) return malformed();
       if (item.units > request.units - unit) return malformed();
-    } else if (local_memory(port, qp.pd, item, access) == nullptr) {
+    } else if (!is_reachable(port, qp.pd, item, access)) {
       reachable = false;
     }
     request.bytes += item.bytes;
@@ -319,9 +327,10 @@ PEAL_HD bool gather(const Port& port, const QueuePair& qp, const Request& reques
       if (take > contiguous) take = contiguous;
       payload.append(from, static_cast<uint32_t>(take));
     } else {
-      const std::byte* memory = local_memory(port, qp.pd, item, 0);
-      if (memory == nullptr) return false;
-      payload.append(memory + cursor.inside, static_cast<uint32_t>(take));
+      const MemoryRun run = local_run(port, qp.pd, item, cursor.inside, 0);
+      if (run.memory == nullptr) return false;
+      if (take > run.bytes) take = run.bytes;
+      payload.append(run.memory, static_cast<uint32_t>(take));
     }
     cursor.inside += static_cast<uint32_t>(take);
     if (cursor.inside == item.bytes) cursor = {cursor.unit + item.units, 0};
@@ -362,12 +371,15 @@ PEAL_HD bool scatter(const Port& port, uint32_t pd, const ItemAt& item_at, uint6
       offset -= item.bytes;
       continue;
     }
-    std::byte* memory = local_memory(port, pd, item, kLocalWrite);
-    if (memory == nullptr) return false;
-    const uint64_t take = item.bytes - offset < bytes ? item.bytes - offset : bytes;
-    store(memory + offset, item, offset, from, take);
-    from += take;
-    bytes -= take;
+    do {
+      const MemoryRun run = local_run(port, pd, item, offset, kLocalWrite);
+      if (run.memory == nullptr) return false;
+      const uint64_t take = run.bytes < bytes ? run.bytes : bytes;
+      store(run.memory, item, offset, from, take);
+      from += take;
+      bytes -= take;
+      offset += take;
+    } while (bytes > 0 && offset < item.bytes);
     offset = 0;
   }
   return true;

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 
+#include "softnic/engine/keys.h"
 #include "softnic/engine/objects.h"
 #include "softnic/engine/word.h"
 
@@ -47,8 +48,12 @@ class LateData {
         continue;
       }
       const Key* const key = find_key(port, one.lkey);
-      std::byte* const to = key == nullptr ? nullptr : locate(*key, one.address, one.bytes);
-      if (to != nullptr) place(to, bytes_ + one.at, one.bytes);
+      const std::byte* from = bytes_ + one.at;
+      const auto store = [&from](const MemoryRun& run) {
+        place(run.memory, from, run.bytes);
+        from += run.bytes;
+      };
+      if (key != nullptr) each_run(port, *key, {one.address, one.bytes, 0}, 0, one.bytes, store);
     }
     count_ = kept;
     if (count_ == 0) used_ = 0;

@@ -20,8 +20,14 @@
 
 namespace peal::softnic {
 
+/// One entry of an indirect key: what its bytes are called under the key `number`.
+struct KeyEntry {
+  uint64_t address = 0;
+  uint32_t number = 0;
+};
+
 /// A registration: addresses [iova, iova + bytes) mean memory [memory, memory + bytes). number 0 =
-/// free.
+/// free. An indirect key has no memory, but entries of 1 << log_entity bytes each (keys.h).
 struct Key {
   uint32_t number = 0;
   uint32_t pd = 0;
@@ -30,6 +36,8 @@ struct Key {
   uint64_t bytes = 0;
   std::byte* memory = nullptr;
   bool lost = false;  // the client has unmapped it (lost_memory.h): nothing is granted any more
+  uint8_t log_entity = 0;
+  const KeyEntry* entries = nullptr;  // enough for `bytes`
 };
 
 /// What the next event of a completion queue waits for.
@@ -367,29 +375,6 @@ struct Port {
 PEAL_HD bool placed_in_order(const Port& port, const QueuePair& qp) {
   const bool in_order = port.placement == nullptr && !port.any_placement;
   return in_order || qp.service != Service::kReliable || qp.attributes.in_order;
-}
-
-/// The key, or null. `number` is compared whole: a freed and reused index has another variant.
-PEAL_HD const Key* find_key(const Key* keys, uint32_t count, uint32_t number) {
-  const uint32_t index = number >> 8;
-  if (index >= count) return nullptr;
-  const Key& key = keys[index];
-  return key.number == number && number != 0 ? &key : nullptr;
-}
-PEAL_HD const Key* find_key(const Port& port, uint32_t number) {
-  return find_key(port.keys, port.key_count, number);
-}
-
-/// The key is of that domain and grants all of `access`; false for none.
-PEAL_HD bool grants(const Key* key, uint32_t pd, uint32_t access) {
-  return key != nullptr && key->pd == pd && !key->lost && (key->access & access) == access;
-}
-
-/// Where [address, address + bytes) of the key lies in memory; null when not all of it is covered.
-PEAL_HD std::byte* locate(const Key& key, uint64_t address, uint64_t bytes) {
-  const uint64_t offset = address - key.iova;  // wraps to huge when below
-  if (offset > key.bytes || bytes > key.bytes - offset) return nullptr;
-  return key.memory + offset;
 }
 
 PEAL_HD QueuePair* find_qp(const Port& port, uint32_t qpn) {

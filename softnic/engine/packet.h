@@ -80,7 +80,9 @@ struct AtomicOperands {
 
 /// The bytes of one packet, where they lie now.
 struct Payload {
-  static constexpr uint32_t kMaxChunks = 64;  // 61 data segments and one split by the ring's end
+  // 61 data segments, one split by the ring's end, and where a packet of at most 256 KiB passes
+  // from entry to entry of an indirect key, of at least 4 KiB each.
+  static constexpr uint32_t kMaxChunks = 128;
   struct Chunk {
     const std::byte* memory;
     uint32_t bytes;

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 
+#include "softnic/engine/keys.h"
 #include "softnic/engine/objects.h"
 #include "softnic/engine/packet.h"
 #include "softnic/engine/word.h"
@@ -92,8 +93,13 @@ class WritePlacement {
   PEAL_HD void store(const Port& port, const Held& held) const {
     const Packet& packet = held.packet;
     const Key* const key = find_key(port, packet.rkey);
-    std::byte* const to = key == nullptr ? nullptr : locate(*key, packet.address, packet.total);
-    if (to != nullptr) place(to + packet.offset, bytes_ + held.at, packet.bytes);
+    if (key == nullptr) return;
+    const std::byte* from = bytes_ + held.at;
+    each_run(port, *key, {packet.address, packet.total, 0}, packet.offset, packet.bytes,
+             [&from](const MemoryRun& run) {
+               place(run.memory, from, run.bytes);
+               from += run.bytes;
+             });
   }
 
   PEAL_HD uint32_t below(uint64_t limit) {

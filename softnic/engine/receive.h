@@ -160,7 +160,7 @@ PEAL_HD mlx5::Syndrome check_receive(const Port& port, const QueuePair& qp,
     const DataItem item = read_receive(entry, unit);
     if (item.bytes == 0) return mlx5::Syndrome::kLocalLength;
     if (item.is_inline) return mlx5::Syndrome::kLocalQpOperation;
-    reachable = reachable && local_memory(port, entry.pd, item, kLocalWrite) != nullptr;
+    reachable = reachable && is_reachable(port, entry.pd, item, kLocalWrite);
     room += item.bytes;
   }
   return reachable ? mlx5::Syndrome::kNone : mlx5::Syndrome::kLocalProtection;

@@ -342,7 +342,7 @@ class Requester : private Recovery {
       case Verdict::kDone:
         break;
     }
-    if (send.request.fetches() && !keep_direct(qp, answer, bytes)) {
+    if (send.request.fetches() && !keep_direct(qp, peer, packet, answer)) {
       return fail_oldest(qp, mlx5::Syndrome::kLocalProtection);
     }
     send.cursor = cursor;
@@ -354,13 +354,21 @@ class Requester : private Recovery {
     return true;
   }
 
-  PEAL_HD bool keep_direct(const QueuePair& qp, const Response& answer, uint32_t bytes) const {
+  PEAL_HD bool keep_direct(const QueuePair& qp, const Port& peer, const Packet& packet,
+                           const Response& answer) const {
     const Sender& send = qp.send;
     const ScatterList list = {qp, send.next, send.request.data_unit, send.request.units};
-    const std::byte* from = send.request.is_atomic()
-                                ? reinterpret_cast<const std::byte*>(&answer.value)
-                                : answer.memory;
-    return scatter(port_, qp.pd, list, send.offset, from, bytes);
+    if (send.request.is_atomic()) {
+      const auto* from = reinterpret_cast<const std::byte*>(&answer.value);
+      return scatter(port_, qp.pd, list, send.offset, from, packet.bytes);
+    }
+    uint64_t offset = send.offset;
+    bool kept = true;
+    const auto keep = [&](const MemoryRun& run) {
+      kept = kept && scatter(port_, qp.pd, list, offset, run.memory, run.bytes);
+      offset += run.bytes;
+    };
+    return each_read(peer, packet, answer, keep) && kept;
   }
 
   /// A datagram goes out, or is lost, and has completed.

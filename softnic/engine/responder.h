@@ -14,6 +14,7 @@
 #include "device/mlx5/layout.h"
 #include "softnic/engine/completion.h"
 #include "softnic/engine/decode.h"
+#include "softnic/engine/keys.h"
 #include "softnic/engine/objects.h"
 #include "softnic/engine/packet.h"
 #include "softnic/engine/receive.h"
@@ -31,9 +32,39 @@ enum class Verdict : uint8_t {
 struct Response {
   Verdict verdict = Verdict::kDone;
   mlx5::Syndrome syndrome = mlx5::Syndrome::kNone;
-  const std::byte* memory = nullptr;  // READ: Packet::bytes of it
-  uint64_t value = 0;                 // atomic: previous value, in the byte order to be stored;
-                                      // kNotReady: the RNR timer code
+  std::byte* memory = nullptr;  // READ: Packet::bytes of it, unless spread
+  uint64_t value = 0;           // atomic: previous value, in the byte order to be stored;
+                                // kNotReady: the RNR timer code
+  const Key* spread = nullptr;  // READ: its bytes lie in several runs of this key
+};
+
+/// What a request asks of the key that it names.
+PEAL_HD KeySpan span_of(const Packet& packet, uint32_t right) {
+  return {packet.address, packet.total, right};
+}
+
+/// Where a packet's bytes belong: in one run, or from there on in several.
+struct PacketTarget {
+  const Port& port;
+  const Packet& packet;
+  const Key* key = nullptr;  // null: a message without bytes names no memory
+  MemoryRun run = {};        // the first
+  uint32_t right = 0;
+
+  PEAL_HD bool is_spread() const {
+    return key != nullptr && is_indirect(*key) && run.bytes < packet.bytes;
+  }
+  /// All of the message is there, not only this packet's bytes.
+  PEAL_HD bool find(uint32_t pd) {
+    key = find_key(port, packet.rkey);
+    if (!grants(key, pd, right)) return false;
+    run = run_of(port, *key, span_of(packet, right), packet.offset);
+    if (run.memory == nullptr) return false;
+    return !is_indirect(*key) || reaches(port, *key, span_of(packet, right));
+  }
+  PEAL_HD Response read() const {
+    return {.memory = run.memory, .spread = is_spread() ? key : nullptr};
+  }
 };
 
 /// True in the two states in which requests are answered.
@@ -155,6 +186,27 @@ PEAL_HD void store_payload(std::byte* to, const Payload& payload) {
   }
 }
 
+/// Stores a packet's payload, upwards.
+PEAL_HD void store_at(const PacketTarget& to, const Payload& payload) {
+  if (!to.is_spread()) return store_payload(to.run.memory, payload);
+  const Payload::Chunk* from = payload.chunk;
+  uint32_t passed = 0;  // of `from`
+  const auto fill = [&](const MemoryRun& run) {
+    for (uint64_t done = 0; done < run.bytes;) {
+      const uint64_t left = run.bytes - done;
+      const uint64_t take = left < from->bytes - passed ? left : from->bytes - passed;
+      place(run.memory + done, from->memory + passed, take);
+      done += take;
+      passed += static_cast<uint32_t>(take);
+      if (passed < from->bytes) continue;
+      ++from;
+      passed = 0;
+    }
+  };
+  const Packet& packet = to.packet;
+  each_run(to.port, *to.key, span_of(packet, to.right), packet.offset, payload.bytes, fill);
+}
+
 PEAL_HD Response act_atomic(Port& port, QueuePair& qp, const Packet& packet, std::byte* at,
                             const Payload& payload) {
   const bool small = packet.bytes == 4;
@@ -245,18 +297,28 @@ PEAL_HD Response read_again(const Port& port, const QueuePair& qp, const Packet&
   if (!responds(qp) || !allows(qp.attributes, kRemoteRead) || !well_formed(qp, packet, 0))
     return dropped;
   if (packet.total == 0) return {};
-  const Key* key = find_key(port, packet.rkey);
-  if (!grants(key, qp.pd, kRemoteRead)) return dropped;
-  const std::byte* at = locate(*key, packet.address, packet.total);
-  return at == nullptr ? dropped : Response{.memory = at + packet.offset};
+  PacketTarget from = {.port = port, .packet = packet, .right = kRemoteRead};
+  return from.find(qp.pd) ? from.read() : dropped;
 }
 
 /// Stores what a WRITE brings at once.
 struct StoreNow {
-  PEAL_HD void operator()(std::byte* at, const Payload& payload) const {
-    store_payload(at, payload);
+  PEAL_HD void operator()(const PacketTarget& to, const Payload& payload) const {
+    store_at(to, payload);
   }
 };
+
+/// Calls `use` with each run of what a READ answers; false where one is not granted any more.
+template <class Use>
+PEAL_HD bool each_read(const Port& port, const Packet& packet, const Response& read,
+                       const Use& use) {
+  if (read.spread != nullptr) {
+    return each_run(port, *read.spread, span_of(packet, kRemoteRead), packet.offset, packet.bytes,
+                    use);
+  }
+  if (packet.bytes > 0) use(MemoryRun{read.memory, packet.bytes});
+  return true;
+}
 
 /// Executes one packet that is new, in order and for this queue pair. `store` is called for the
 /// bytes of a WRITE that may be.
@@ -276,28 +338,22 @@ PEAL_HD Response respond(Port& port, QueuePair& qp, const Arrival& arrival, cons
   if (!well_formed(qp, packet, payload.bytes))
     return refuse(port, qp, Syndrome::kRemoteInvalidRequest);
   if (sends) return act_send(port, qp, arrival, payload);
-  std::byte* at = nullptr;
-  if (packet.total > 0) {  // a message without bytes names no memory
-    const Key* key = find_key(port, packet.rkey);
-    if (!grants(key, qp.pd, right)) return refuse(port, qp, Syndrome::kRemoteAccess);
-    at = locate(*key, packet.address, packet.total);
-    if (at == nullptr) return refuse(port, qp, Syndrome::kRemoteAccess);
-    at += packet.offset;
-  }
+  PacketTarget target = {.port = port, .packet = packet, .right = right};
+  if (packet.total > 0 && !target.find(qp.pd)) return refuse(port, qp, Syndrome::kRemoteAccess);
   if (atomic) {
-    if (packet.total == 0 || (packet.address & (packet.bytes - 1)) != 0 ||
-        !aligned(at, packet.bytes)) {
+    if (packet.total == 0 || (packet.address & (packet.bytes - 1)) != 0 || target.is_spread() ||
+        !aligned(target.run.memory, packet.bytes)) {
       return refuse(port, qp, Syndrome::kRemoteInvalidRequest);
     }
-    return act_atomic(port, qp, packet, at, payload);
+    return act_atomic(port, qp, packet, target.run.memory, payload);
   }
-  if (!brings) return {.memory = at};
+  if (!brings) return target.read();
   const bool notifies =
       packet.opcode == mlx5::Opcode::kRdmaWriteImm && packet.offset + packet.bytes == packet.total;
   const ShortLock turn(qp.receive.turn, notifies);
   const Claim claim = notifies ? claim_receive(port, qp, arrival.stream) : Claim::kReady;
   if (claim != Claim::kReady) return without_entry(port, qp, claim);
-  store(at, payload);
+  store(target, payload);
   if (notifies) {
     complete_receive(port, qp, arrival, mlx5::CqeOpcode::kResponderWriteImm, mlx5::Syndrome::kNone);
   }

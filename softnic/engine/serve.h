@@ -82,8 +82,8 @@ class RequestServer {
   PEAL_HD void execute(QueuePair& qp, Receiver& receive, const Packet& packet,
                        const Payload& payload) {
     const Response answer = respond(port_, qp, {packet, receive, lid_, now_}, payload,
-                                    [&](std::byte* at, const Payload& bytes) {
-                                      if (!held_back(qp, packet, bytes)) store_payload(at, bytes);
+                                    [&](const PacketTarget& to, const Payload& bytes) {
+                                      if (!held_back(qp, packet, bytes)) store_at(to, bytes);
                                     });
     switch (answer.verdict) {
       case Verdict::kDropped:
@@ -103,7 +103,7 @@ class RequestServer {
     if (brings_data(packet.opcode)) {
       replies_.acknowledge(answer_to(packet, PacketKind::kAck));
     } else if (right_for(packet.opcode) == kRemoteRead) {
-      send_data(packet, answer.memory, packet.bytes);
+      send_read(packet, answer);
     } else {
       receive.replay[receive.atomics++ % Receiver::kReplay] = {packet.psn, true, answer.value};
       send_value(packet, answer.value);
@@ -120,7 +120,7 @@ class RequestServer {
     if (right == kRemoteRead) {
       const Response answer = read_again(port_, qp, packet);
       if (answer.verdict != Verdict::kDone) return;
-      return send_data(packet, answer.memory, packet.bytes);
+      return send_read(packet, answer);
     }
     for (const Receiver::Answered& old : receive.replay) {
       if (old.valid && old.psn == packet.psn) return send_value(packet, old.value);
@@ -144,15 +144,22 @@ class RequestServer {
     answer.detail = static_cast<uint8_t>(syndrome);
     replies_.answer(answer, Payload{});
   }
-  PEAL_HD void send_data(const Packet& packet, const std::byte* memory, uint32_t bytes) {
-    Payload payload;
-    if (bytes > 0) payload.append(memory, bytes);
+  PEAL_HD void send_data(const Packet& packet, const Payload& payload) {
     Packet answer = answer_to(packet, PacketKind::kData);
-    answer.payload = bytes;
+    answer.payload = payload.bytes;
     replies_.answer(answer, payload);
   }
+  PEAL_HD void send_read(const Packet& packet, const Response& read) {
+    Payload payload;
+    each_read(port_, packet, read, [&payload](const MemoryRun& run) {
+      payload.append(run.memory, static_cast<uint32_t>(run.bytes));
+    });
+    send_data(packet, payload);
+  }
   PEAL_HD void send_value(const Packet& packet, uint64_t value) {
-    send_data(packet, reinterpret_cast<const std::byte*>(&value), packet.bytes == 4 ? 4 : 8);
+    Payload payload;
+    payload.append(reinterpret_cast<const std::byte*>(&value), packet.bytes == 4 ? 4 : 8);
+    send_data(packet, payload);
   }
 
   /// What is known of the requester's past: in the queue pair, or for a DC target in the table of

@@ -108,20 +108,29 @@ PEAL_SOFTNIC_DIR=$TEST_TMPDIR # a fabric of this test's own
 # ucx_perftest ends its puts with one whose last byte differs, and waits at the target for that byte: another put must
 # not be placed later.
 PEAL_SOFTNIC_PLACEMENT=ordered
-# On AMD's CPUs UCX asks for relaxed ordering, and its puts behind a fence then name a strict key, at an address with an
-# offset that a KSM key takes away again. The software NIC has no KSM keys: such puts land beside their target.
-export UCX_IB_PCI_RELAXED_ORDERING=n
 PEAL_SOFTNIC_PRESENT="link=$4 mtu=4096"
 export LD_LIBRARY_PATH PEAL_SOFTNIC_DIR PEAL_SOFTNIC_PLACEMENT PEAL_SOFTNIC_PRESENT
 
-while read -r test bytes iterations layout; do
-  [ -n "$test" ] || continue
-  echo "$test-$bytes-${layout#-D } -t $test -s $bytes -n $iterations $layout"
-done <<<"${!transport}" >"$TEST_TMPDIR/batch"
-two_ends
-# A test that passed leaves a line of figures at the client, whose averages since the last report may be nan or inf.
-while read -r name _; do
-  grep -qE "^$name +[0-9]+ .* [0-9]+$" "$TEST_TMPDIR/client.log" || fail "no figures of $name"
-done <"$TEST_TMPDIR/batch"
-if grep -hE 'ERROR|WARN|DIAG' "$TEST_TMPDIR"/{client,server}.log >&2; then fail "UCX complains"; fi
-cat "$TEST_TMPDIR/client.log"
+# With relaxed ordering, which UCX chooses on AMD's CPUs, puts behind a fence and atomics name a strict key at addresses
+# with an offset, a KSM key over the registration; without, atomics alone do.
+complete=${!transport}
+brief=$(grep -E '^(put_lat|add_mr|cswap) 8 ' <<<"$complete") || true
+
+# All tests that standard input lists, with that ordering.
+passes() {
+  export UCX_IB_PCI_RELAXED_ORDERING=$1
+  while read -r test bytes iterations layout; do
+    [ -n "$test" ] || continue
+    echo "$test-$bytes-${layout#-D } -t $test -s $bytes -n $iterations $layout"
+  done >"$TEST_TMPDIR/batch"
+  two_ends
+  # A test that passed leaves a line of figures at the client, whose averages since the last report may be nan or inf.
+  while read -r name _; do
+    grep -qE "^$name +[0-9]+ .* [0-9]+$" "$TEST_TMPDIR/client.log" || fail "no figures of $name, ordering $1"
+  done <"$TEST_TMPDIR/batch"
+  if grep -hE 'ERROR|WARN|DIAG' "$TEST_TMPDIR"/{client,server}.log >&2; then fail "UCX complains, ordering $1"; fi
+  cat "$TEST_TMPDIR/client.log"
+}
+
+passes y <<<"$complete"
+[ -z "$brief" ] || passes n <<<"$brief"

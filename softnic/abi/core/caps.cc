@@ -26,6 +26,7 @@ constexpr Capability kGeneralCaps[] = {
     {{6, 23, 16}, kMaxLogCqEntries},  // log_max_cq_sz
     {{6, 4, 0}, 17},                  // log_max_cq
     {{7, 21, 16}, 24},                // log_max_mkey
+    {{8, 5, 0}, kLogMostEntries},     // log_max_klm_list_size
     {{14, 28, 24}, 30},               // log_max_msg
     {{15, 3, 0}, 1},                  // cqe_version
     {{16, 31, 31}, 1},                // compact_address_vector
@@ -70,6 +71,8 @@ void present_general(const SoftwareNic& nic, const prm::Writer& capability) {
       {{4, 23, 16}, device.log_max_qp_wr},                                    // log_max_qp_sz
       {{4, 4, 0}, static_cast<uint32_t>(std::bit_width(device.max_qp)) - 1},  // log_max_qp
       {{7, 23, 23}, !device.refuses_any(kRefuseRelaxedOrdering)},  // relaxed_ordering_write
+      {{8, 31, 24}, !nic.on_gpu()},                                // max_indirection
+      {{8, 23, 23}, !nic.on_gpu()},                                // fixed_buffer_size: KSM keys
       // Requests that a queue pair takes at a time, and answers that it waits for: "req" is the
       // responder's depth.
       {{9, 21, 16}, device.log_responder_depth},            // log_max_ra_req_dc

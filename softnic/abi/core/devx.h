@@ -49,6 +49,12 @@ struct DevxCq : CqObject, mlx5dv_devx_obj {
   uint32_t max_count = 0;
   bool doorbell_on_gpu = false;
 };
+/// A key made by CREATE_MKEY, whose answer leaves its variant out.
+struct DevxKey : NicObject<ObjectKind::kKey, &SoftwareNic::deregister_memory>, mlx5dv_devx_obj {
+  using NicObject::NicObject;
+  uint32_t told() override { return number >> 8; }
+};
+mlx5dv_devx_obj* create_mkey(const DevxCommand& command);
 mlx5dv_devx_obj* create_cq(const DevxCommand& command);
 mlx5dv_devx_obj* create_qp(const DevxCommand& command);
 mlx5dv_devx_obj* create_pd(const DevxCommand& command);

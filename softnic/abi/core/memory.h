@@ -24,6 +24,8 @@ struct mlx5dv_devx_obj {
   };
   virtual ~mlx5dv_devx_obj() = default;
   peal::softnic::abi::Object& object() { return dynamic_cast<peal::softnic::abi::Object&>(*this); }
+  /// What the command that made it answers.
+  virtual uint32_t told() { return object().number; }
 
   std::vector<Subscription> subscriptions;
 };

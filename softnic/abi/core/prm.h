@@ -166,6 +166,44 @@ inline constexpr Field kProducerCounter{11, 23, 0};
 inline constexpr uint32_t kDoorbellOffset = 14;
 }  // namespace cqc
 
+/// CREATE_MKEY (include/linux/mlx5/mlx5_ifc.h: create_mkey_in, mkc, klm). Entries of one octword
+/// follow the command.
+namespace create_mkey {
+inline constexpr Field kIndex{2, 23, 0};  // one that the client wants
+inline constexpr Field kUmemValid{3, 30, 30};
+inline constexpr size_t kContext = 0x10;
+inline constexpr Field kActualEntries{0x60 / 4, 31, 0};
+inline constexpr size_t kEntries = 0x110;
+inline constexpr size_t kEntryBytes = 16;
+inline constexpr Field kEntryKey{1, 31, 0};  // the byte count before it is a KLM's
+inline constexpr uint32_t kEntryAddress = 2;
+}  // namespace create_mkey
+
+namespace mkc {
+inline constexpr Field kFree{0, 30, 30};
+inline constexpr Field kModeHigh{0, 28, 26};
+inline constexpr Field kRelaxedWrite{0, 18, 18};
+inline constexpr Field kUmr{0, 15, 15};
+inline constexpr Field kAtomic{0, 14, 14};
+inline constexpr Field kRemoteWrite{0, 13, 13};
+inline constexpr Field kRemoteRead{0, 12, 12};
+inline constexpr Field kLocalWrite{0, 11, 11};
+inline constexpr Field kLocalRead{0, 10, 10};
+inline constexpr Field kModeLow{0, 9, 8};
+inline constexpr uint32_t kKsm = 3;
+inline constexpr Field kQpn{1, 31, 8};
+inline constexpr uint32_t kAnyQpn = 0xffffff;
+inline constexpr Field kVariant{1, 7, 0};
+inline constexpr Field kLength64{3, 31, 31};
+inline constexpr Field kSignatures{3, 30, 30};
+inline constexpr Field kPd{3, 23, 0};
+inline constexpr uint32_t kStart = 4;
+inline constexpr uint32_t kLength = 6;
+inline constexpr Field kEntries{13, 31, 0};
+inline constexpr Field kRelaxedRead{14, 6, 6};
+inline constexpr Field kLogEntity{14, 4, 0};
+}  // namespace mkc
+
 namespace qpc {
 inline constexpr Field kState{0, 31, 28};
 inline constexpr Field kLagPort{0, 27, 24};

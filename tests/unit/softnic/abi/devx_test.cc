@@ -397,10 +397,6 @@ TEST_F(SoftnicAbiCommand, KernelRefusesGeneralCommandsOffItsList) {
   }
 }
 
-TEST_F(SoftnicAbiCommand, MkeysComeFromVerbsOnly) {
-  expect_refused(Mailbox(272, 0x200), kBadOperation, EINVAL);
-}
-
 TEST_F(SoftnicAbiCommand, AllocatesAPdForQueues) {
   Mailbox in(16, 0x800);
   mlx5dv_devx_obj* domain = create(in);
