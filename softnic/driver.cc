@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/patience.h"
+#include "softnic/engine/arm.h"
 #include "softnic/engine/engine.h"
 #include "softnic/lost_memory.h"
 
@@ -104,6 +105,7 @@ bool EngineThread::round() {
   }
   listens_ = true;
   bool worked = port_.by_value && hear_registers(port_);
+  hear_arms(port_);
   worked |= wire_.poll(now);
   worked |= queues_.round(
       [&](uint32_t qpn) { return advance(port_, wire_, port_.qps[qpn], now, kBudget); },

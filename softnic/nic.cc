@@ -311,6 +311,11 @@ Refusal SoftwareNic::arm_cq(uint32_t cqn, uint32_t consumed, bool solicited_only
   return cpu_->control.arm_cq(cqn, consumed, solicited_only, listener);
 }
 
+Refusal SoftwareNic::listen_cq(uint32_t cqn, CompletionListener& listener) {
+  if (on_gpu()) return only_on_cpu("an engine on a GPU raises no completion events");
+  return cpu_->control.listen_cq(cqn, listener);
+}
+
 Refusal SoftwareNic::arm_srq(uint32_t srqn, uint32_t limit) {
   if (on_gpu()) return only_on_cpu("an engine on a GPU takes nothing from shared receive queues");
   return cpu_->control.arm_srq(srqn, limit);

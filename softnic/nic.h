@@ -121,6 +121,10 @@ class SoftwareNic {
   Refusal arm_cq(uint32_t cqn, uint32_t consumed, bool solicited_only,
                  CompletionListener& listener);
 
+  /// Every event of a CQ that its client arms through record and register tells `listener`, which
+  /// must live until the CQ is destroyed. Refused for a collapsed CQ, and by an engine on a GPU.
+  Refusal listen_cq(uint32_t cqn, CompletionListener& listener);
+
   /// An engine on a GPU knows the queue by number and PD only: nothing is taken from it there.
   Created create_srq(const SharedReceiveConfig& config) { return run(CreateSrq{config}); }
   /// Refused (busy) while a queue pair uses it.

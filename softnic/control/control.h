@@ -96,6 +96,7 @@ class Control {
   Created make_indirect_key(const IndirectKey& config);
   Refusal arm_cq(uint32_t cqn, uint32_t consumed, bool solicited_only,
                  CompletionListener& listener);
+  Refusal listen_cq(uint32_t cqn, CompletionListener& listener);
   Refusal arm_srq(uint32_t srqn, uint32_t limit);
   uint32_t srq_limit(uint32_t srqn);
   /// True while something is left of what collect() has taken.
@@ -161,6 +162,7 @@ class Control {
   std::unordered_map<uint32_t, std::vector<KeyEntry>> entries_;  // of indirect keys, by index
   WakingQueue<AsyncEvent> events_{EFD_NONBLOCK};
   std::vector<Armed> armed_;
+  std::unordered_map<uint32_t, CompletionListener*> listeners_;  // of CQs that are rung, by number
 };
 
 }  // namespace peal::softnic

@@ -4,35 +4,16 @@
 // limit of SRQs.
 //
 //   arm -> an entry waits already? -> tell the listener     else: armed -> engine fires -> collect
+//
+// By a call, whose listener is told once, or by the client itself (softnic/engine/arm.h).
 #include <algorithm>
+#include <utility>
 
 #include "softnic/control/control.h"
-#include "softnic/engine/completion.h"
+#include "softnic/engine/arm.h"
 #include "softnic/engine/shared_receive.h"
 
 namespace peal::softnic {
-
-namespace {
-
-/// True when an entry counts for `arm` that is neither among the `consumed` first nor told of by an
-/// event: who takes an event, arms and then polls would be woken for nothing.
-bool entry_waits(const CompletionQueue& cq, uint32_t consumed, Arm arm) {
-  const uint64_t entries = 1ull << cq.log_entries;
-  uint64_t waiting = (static_cast<uint32_t>(cq.produced) - consumed) & 0xffffff;
-  waiting = std::min({waiting, cq.produced - cq.told, entries});
-  if (arm == Arm::kAny) return waiting != 0;
-  for (uint64_t entry = cq.produced - waiting; entry != cq.produced; ++entry) {
-    const std::byte* end = cq.buffer + ((entry & (entries - 1)) + 1) * cq.cqe_bytes;
-    const uint32_t tag = Be32::from_raw(load<uint32_t>(end - sizeof(Be32))).host();
-    const auto kind = static_cast<mlx5::CqeOpcode>(tag >> 4 & 0xf);
-    const bool failed =
-        kind == mlx5::CqeOpcode::kRequesterError || kind == mlx5::CqeOpcode::kResponderError;
-    if (failed || (tag & kSolicitedCqe) != 0) return true;
-  }
-  return false;
-}
-
-}  // namespace
 
 Outcome Control::apply(const CreateCq& config) {
   const bool written = config.buffer != nullptr;
@@ -70,6 +51,7 @@ Outcome Control::apply(const DestroyCq& call) {
   if (cq->uar_page != 0) --tables_.pages[cq->uar_page].users;
   cq->exists = false;
   std::erase_if(armed_, [&](const Armed& each) { return each.cqn == call.number; });
+  listeners_.erase(call.number);
   tables_.cqs.release(call.number);
   return {};
 }
@@ -96,7 +78,23 @@ Refusal Control::arm_cq(uint32_t cqn, uint32_t consumed, bool solicited_only,
   return {};
 }
 
+Refusal Control::listen_cq(uint32_t cqn, CompletionListener& listener) {
+  const Runner::Pause pause(runner_);
+  CompletionQueue* cq = find_cq(tables_.port, cqn);
+  if (cq == nullptr) return bad_resource("unknown cqn");
+  if (cq->collapsed) return bad_parameter("a collapsed CQ has no events");
+  if (cq->doorbell == nullptr) return bad_parameter("a CQ without doorbell record has no events");
+  listeners_[cqn] = &listener;
+  cq->listened = true;
+  if (arm_record(*cq) != 0) hear_arm(tables_.port, *cq);
+  tell_listeners();
+  return {};
+}
+
 void Control::tell_listeners() {
+  for (const auto& [cqn, listener] : listeners_) {
+    if (std::exchange(tables_.cqs[cqn].due, false)) listener->completed();
+  }
   std::erase_if(armed_, [&](const Armed& each) {
     if (tables_.cqs[each.cqn].armed != Arm::kNothing) return false;
     each.listener->completed();

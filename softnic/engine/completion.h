@@ -69,14 +69,23 @@ PEAL_HD void write_cqe(const CqePlace& place, const Completed& done, uint64_t no
   store<uint64_t>(place.at + 56, words.word[7]);
 }
 
+/// The event of an armed queue.
+PEAL_HD void raise_completion(Port& port, CompletionQueue& cq) {
+  cq.armed = Arm::kNothing;
+  cq.told = cq.produced;
+  if (cq.rung) {
+    cq.rung = false;
+    cq.spent = cq.due = true;
+  }
+  store_relaxed<uint32_t>(&port.events.fired, 1);
+}
+
 /// An armed queue got an entry: its event is due, once, unless only a solicited entry or an error
 /// counts. Queues that kernels poll are never armed.
 PEAL_HD void fire(Port& port, CompletionQueue& cq, const Completed& done) {
   const bool failed = done.syndrome != mlx5::Syndrome::kNone;
   if (cq.armed == Arm::kSolicitedOnly && !done.solicited && !failed) return;
-  cq.armed = Arm::kNothing;
-  cq.told = cq.produced;
-  store_relaxed<uint32_t>(&port.events.fired, 1);
+  raise_completion(port, cq);
 }
 
 /// Reports a completion. One that does not fit marks the queue overrun: it is dropped, and so is

@@ -58,6 +58,12 @@ struct CompletionQueue : CompletionQueueConfig {
   bool exists = false;
   bool overrun = false;
   Arm armed = Arm::kNothing;
+  // Of one that its client arms through record and register (arm.h).
+  bool listened = false;  // somebody is to be told
+  bool rung = false;      // armed so
+  bool spent = false;     // that arm has had its event
+  bool due = false;       // which nobody has been told of
+  uint8_t sequence = 0;   // number of that arm
   uint32_t cqn = 0;
   uint64_t produced = 0;
   uint64_t told = 0;     // entries when the last event was raised

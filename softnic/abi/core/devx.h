@@ -9,6 +9,9 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
+#include <mutex>
+#include <vector>
 
 #include "softnic/abi/core/context.h"
 #include "softnic/abi/core/memory.h"
@@ -43,11 +46,19 @@ void require_lengths(const DevxCommand& command, size_t in, size_t out);
 struct DevxQp : QpObject, mlx5dv_devx_obj {
   using QpObject::QpObject;
 };
-struct DevxCq : CqObject, mlx5dv_devx_obj {
+struct DevxCq : CqObject, mlx5dv_devx_obj, CompletionListener {
   using CqObject::CqObject;
+  void completed() override;
+  /// Whoever has that queue hears of completions, by the cookie.
+  void tell_completions(std::weak_ptr<WakingQueue<uint64_t>> queue, uint64_t cookie);
+
   uint32_t period = 0;  // moderation: kept for QUERY_CQ, without effect as nothing interrupts
   uint32_t max_count = 0;
   bool doorbell_on_gpu = false;
+
+ private:
+  std::mutex mutex_;  // of what follows, which the engine's thread reads
+  std::vector<Subscription> completions_;
 };
 /// A key made by CREATE_MKEY, whose answer leaves its variant out.
 struct DevxKey : NicObject<ObjectKind::kKey, &SoftwareNic::deregister_memory>, mlx5dv_devx_obj {

@@ -5,6 +5,7 @@
 //   subscribe: object -> {channel's queue, event, cookie}
 //   NIC event -> route_events -> tell_subscribers -> queue, descriptor readable -> get_event:
 //   cookie
+//   completion of an armed CQ -> engine's thread -> completed() -> queue
 //
 // Events come without the firmware's event queue entry (OMIT_EV_DATA), and of objects only.
 #include "softnic/abi/core/devx.h"
@@ -27,17 +28,50 @@ class EventChannel : public Object, public mlx5dv_devx_event_channel {
   const AnyReadable descriptor;  // of `cookies`, and of the NIC's events that nobody routed yet
 };
 
+constexpr uint16_t kCompletion = 0;  // MLX5_EVENT_TYPE_COMP (include/linux/mlx5/device.h)
+
 /// Events that the kernel knows for queue pairs and for completion queues.
 bool is_known(ObjectKind kind, uint16_t event) {
   constexpr uint32_t kOfQueuePairs = 1u << 0x01 | 1u << 0x02 | 1u << 0x03 | 1u << 0x05 |
                                      1u << 0x07 | 1u << 0x10 | 1u << 0x11 | 1u << 0x13;
-  constexpr uint32_t kOfCompletionQueues = 1u << 0x04;
+  constexpr uint32_t kOfCompletionQueues = 1u << kCompletion | 1u << 0x04;
   if (event >= 32) return false;
   if (kind == ObjectKind::kQp) return (kOfQueuePairs >> event & 1) != 0;
   return kind == ObjectKind::kCq && (kOfCompletionQueues >> event & 1) != 0;
 }
 
+void subscribe(mlx5dv_devx_obj& object, const EventChannel& channel, uint16_t event,
+               uint64_t cookie) {
+  auto* const cq = dynamic_cast<devx::DevxCq*>(&object);
+  if (event == kCompletion && cq != nullptr) {
+    cq->tell_completions(channel.cookies, cookie);
+  } else {
+    object.subscriptions.push_back({channel.cookies, event, cookie});
+  }
+}
+
 }  // namespace
+
+void devx::DevxCq::completed() {
+  const std::lock_guard hold(mutex_);
+  for (const Subscription& one : completions_) {
+    if (const auto queue = one.queue.lock()) queue->push(one.cookie);
+  }
+}
+
+void devx::DevxCq::tell_completions(std::weak_ptr<WakingQueue<uint64_t>> queue, uint64_t cookie) {
+  {
+    const std::lock_guard hold(mutex_);
+    completions_.push_back({std::move(queue), kCompletion, cookie});
+  }
+  try {
+    require(nic().listen_cq(number, *this));
+  } catch (...) {
+    const std::lock_guard hold(mutex_);
+    completions_.pop_back();
+    throw;
+  }
+}
 
 void tell_subscribers(Object& object, uint16_t event) {
   auto* const made = dynamic_cast<mlx5dv_devx_obj*>(&object);
@@ -80,7 +114,7 @@ int mlx5dv_devx_subscribe_devx_event(mlx5dv_devx_event_channel* handle, mlx5dv_d
       if (!is_known(object->object().kind, *event)) refuse(EINVAL);
     }
     for (const uint16_t* event = events; event != end; ++event) {
-      object->subscriptions.push_back({channel.cookies, *event, cookie});
+      subscribe(*object, channel, *event, cookie);
     }
   });
 }

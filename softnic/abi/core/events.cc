@@ -21,8 +21,9 @@
 namespace peal::softnic::abi {
 namespace {
 
-/// What verbs and the firmware call an event; 0: of SRQs and ports, which no DEVX object stands
-/// for.
+/// What verbs and the firmware call an event; those of SRQs and ports have no DEVX object that
+/// stands for them.
+constexpr uint16_t kNoName = 0xffff;
 constexpr Row<AsyncEvent::Kind, ibv_event_type> kVerbsNames[] = {
     {AsyncEvent::Kind::kQpFatal, IBV_EVENT_QP_FATAL},
     {AsyncEvent::Kind::kQpAccessError, IBV_EVENT_QP_ACCESS_ERR},
@@ -69,7 +70,7 @@ bool deliver(VerbsContext& context, const AsyncEvent& event) {
                             : of_srq(answer.event_type) ? ObjectKind::kSrq
                                                         : ObjectKind::kQp;
     Object* found = context.find(kind, event.number);
-    const uint16_t firmware = right_of(kFirmwareNames, event.kind, uint16_t{0});
+    const uint16_t firmware = right_of(kFirmwareNames, event.kind, kNoName);
     if (found != nullptr) tell_subscribers(*found, firmware);
     if (auto* cq = dynamic_cast<VerbsCq*>(found)) {
       answer.element.cq = cq->plain();
