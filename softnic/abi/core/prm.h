@@ -43,6 +43,8 @@ enum class CommandOpcode : uint16_t {
 inline constexpr size_t kHeaderBytes = 16;
 inline constexpr size_t kQueueCommandBytes = 272;  // CREATE_CQ, CREATE_QP, transitions, QUERY_* out
 inline constexpr size_t kCreateDctBytes = 128;
+// With a context of 112 bytes (openucx/ucx v1.22.0, src/uct/ib/mlx5/dv/ib_mlx5_ifc.h).
+inline constexpr size_t kCreateLongDctBytes = 176;
 inline constexpr size_t kQueryDctOutBytes = 80;
 inline constexpr size_t kQueryHcaCapOutBytes = 0x810;  // at least; the newest clients give 0x1010
 inline constexpr size_t kQueryHcaVportContextOutBytes = 0x210;

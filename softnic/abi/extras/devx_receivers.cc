@@ -48,7 +48,9 @@ struct DevxRmp : NicObject<ObjectKind::kSrq, &SoftwareNic::destroy_srq>, mlx5dv_
 }  // namespace
 
 mlx5dv_devx_obj* create_dct(const DevxCommand& command) {
-  require_lengths(command, prm::kCreateDctBytes, prm::kHeaderBytes);
+  const bool longer = command.in.size() == prm::kCreateLongDctBytes;
+  require_lengths(command, longer ? prm::kCreateLongDctBytes : prm::kCreateDctBytes,
+                  prm::kHeaderBytes);
   prm::Reader context = command.in.at(dctc::kContext);
   check_context(command.context.nic().device(), context);
   auto dct = std::make_unique<DevxDct>(command.context);

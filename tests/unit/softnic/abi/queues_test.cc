@@ -295,6 +295,14 @@ TEST_F(SoftnicAbiQueues, DcTargetByCommand) {
   EXPECT_EQ(answer.get(kDctc + 9, 31, 0), 77u);
   EXPECT_EQ(answer.get(kDctc + 3, 19, 17), 2u);  // remote write only
   EXPECT_EQ(mlx5dv_devx_obj_destroy(dct), 0);
+  // UCX 1.22 knows a longer context.
+  Mailbox longer(in);
+  longer.resize(176);
+  dct = create(longer);
+  EXPECT_NE(dct, nullptr) << out.status();
+  EXPECT_EQ(mlx5dv_devx_obj_destroy(dct), 0);
+  longer.resize(144);
+  expect_refused(longer, 0x50, EIO);
   expect_refused(Mailbox(in).set(kDctc + 5, 23, 0, 0xffff), 0x05, EINVAL);
   expect_refused(Mailbox(in).set(kDctc + 2, 23, 0, 0xffff), 0x05, EINVAL);
 }
