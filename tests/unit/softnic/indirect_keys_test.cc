@@ -146,6 +146,19 @@ TEST_P(IndirectKeys, AreKeysOfOnesOwnMemoryToo) {
   EXPECT_EQ(get(50, data.size()), data);
 }
 
+// UCX's key for a strong fence, a READ behind WRITEs: 8 bytes at address 0, of an entry of 2 GiB.
+TEST_P(IndirectKeys, MayBeShorterThanTheirEntries) {
+  Key fence = config();
+  fence.iova = 0;
+  fence.bytes = 8;
+  fence.log_entity = 31;
+  const uint32_t key = make_key(fence, {{kIova, regions[0]->key}});
+  regions[0]->store<uint64_t>(0, 77);
+  expect_fetched(read_into(0, key, 8, home->key, 64));
+  EXPECT_EQ(home->load<uint64_t>(64), 77u);
+  EXPECT_EQ(run(*qp, read_into(0, key, 9, home->key, 64)).syndrome, Syndrome::kRemoteAccess);
+}
+
 // The most pieces that a packet can have: as many entries as it has room for, and one more.
 TEST_P(IndirectKeys, OfManyEntriesCarryLongMessages) {
   constexpr uint32_t kMessage = 300 << 10;
