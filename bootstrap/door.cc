@@ -23,9 +23,9 @@ namespace peal::bootstrap {
 namespace {
 
 constexpr std::size_t kPending = 64;  // connections that have not said who they are
-// How long ranks that come late are told that another one has died: a host that is busy starts some
-// processes that much later than others.
-constexpr std::chrono::seconds kLatecomers{2};
+// How long ranks that come late are told that another one has died: a busy host starts some later,
+// and of a first connection Linux repeats what was lost after 1 and after 3 s.
+constexpr std::chrono::seconds kLatecomers{5};
 
 // A fresh connection takes these few bytes at once; if it fails, the caller sees the connection
 // close.

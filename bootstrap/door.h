@@ -33,7 +33,7 @@ class Door {
   Door(TcpRoot root, int size);
 
   /// Admits until everybody is in or the time is over. Once somebody who was in is gone it waits
-  /// two seconds more at most: who comes too late would ask for a rank 0 that has ended.
+  /// five seconds more at most: who comes too late would ask for a rank 0 that has ended.
   void admit_all(TimePoint until);
 
   std::vector<int> missing() const;
