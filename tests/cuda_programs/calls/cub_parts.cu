@@ -1,7 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The parts of CUB that peal has: reductions and scans of blocks and warps, algorithms of a device.
+#include <cub/block/block_reduce.cuh>
+#include <cub/block/block_scan.cuh>
 #include <cub/cub.cuh>
+#include <cub/device/device_radix_sort.cuh>
+#include <cub/device/device_reduce.cuh>
+#include <cub/device/device_scan.cuh>
+#include <cub/device/device_select.cuh>
+#include <cub/warp/warp_reduce.cuh>
+#include <cub/warp/warp_scan.cuh>
 
 #include "tests/cuda_programs/check.h"
 
