@@ -23,9 +23,6 @@ namespace peal::bootstrap {
 namespace {
 
 constexpr std::size_t kPending = 64;  // connections that have not said who they are
-// How long ranks that come late are told that another one has died: a busy host starts some later,
-// and of a first connection Linux repeats what was lost after 1 and after 3 s.
-constexpr std::chrono::seconds kLatecomers{5};
 
 // A fresh connection takes these few bytes at once; if it fails, the caller sees the connection
 // close.
@@ -53,7 +50,7 @@ void send_at_once(const Fd& socket) {
 Door::Door(TcpRoot root, int size)
     : root_(std::move(root)), size_(static_cast<std::size_t>(size)), peers_(size_) {}
 
-void Door::admit_all(TimePoint until) {
+void Door::admit_all(TimePoint until, std::chrono::seconds latecomers) {
   while (!missing().empty() && Clock::now() < until) {
     std::vector<pollfd> watched;
     // Poll ignores negative descriptors: of ranks that are not here yet, and of those that are
@@ -64,7 +61,7 @@ void Door::admit_all(TimePoint until) {
     }
     const bool whole = gone_.empty();
     answer_some(std::move(watched), until);
-    if (whole && !gone_.empty()) until = std::min<TimePoint>(until, Clock::now() + kLatecomers);
+    if (whole && !gone_.empty()) until = std::min<TimePoint>(until, Clock::now() + latecomers);
   }
 }
 

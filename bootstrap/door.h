@@ -9,6 +9,7 @@
 
 #include <poll.h>
 
+#include <chrono>
 #include <cstddef>
 #include <deque>
 #include <optional>
@@ -32,9 +33,13 @@ class Door {
  public:
   Door(TcpRoot root, int size);
 
+  /// How long ranks that come late are told that another one has died: a busy host starts some
+  /// later, and of a first connection Linux repeats what was lost after 1 and after 3 s.
+  static constexpr std::chrono::seconds kLatecomers{5};
+
   /// Admits until everybody is in or the time is over. Once somebody who was in is gone it waits
-  /// five seconds more at most: who comes too late would ask for a rank 0 that has ended.
-  void admit_all(TimePoint until);
+  /// for `latecomers` at most: who comes too late would ask for a rank 0 that has ended.
+  void admit_all(TimePoint until, std::chrono::seconds latecomers);
 
   std::vector<int> missing() const;
   /// The first that was in and is gone.

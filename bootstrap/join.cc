@@ -199,6 +199,13 @@ class Attempt {
 
 }  // namespace
 
+void fail_of_taken(const Member& member) {
+  fail(ErrorCode::kTimeout,
+       "start of the job: rank 0 of {} did not come within {}: it is in the earlier job yet, or "
+       "another process came as rank {}",
+       member.size, name_time(member.deadline), member.rank);
+}
+
 SocketAddress address_of(const UniqueId& id) { return {id.address, id.port}; }
 
 std::string name_address(const UniqueId& id) { return text_of(id.address, id.port); }
@@ -230,6 +237,7 @@ std::unique_ptr<Bootstrap> join(std::span<const UniqueId> ids, const Member& mem
       if (one_place && turned_away) fail_to_join(step, ids.front(), member);
     }
   }
+  if (member.taken) fail_of_taken(member);
   if (!one_place) {
     fail(ErrorCode::kTimeout, "start of the job: rank 0 did not answer at {} to {} within {}",
          name_address(ids.front()), ids.back().port, name_time(member.deadline));

@@ -23,7 +23,11 @@ struct Member {
   Deadline deadline;                          // of each collective call
   TimePoint until = Clock::now() + deadline;  // rank 0 is looked for
   bool again = false;                         // under the id of an earlier job
+  bool taken = false;                         // there rank 0 held this rank for taken, last
 };
+
+/// Throws what a rank hears at its deadline that rank 0 held for taken.
+[[noreturn]] void fail_of_taken(const Member& member);
 
 /// Joins the job of `ids`, which has rank 0 at one of these places, and others perhaps at the rest:
 /// where who listens proves to be rank 0. It may start later: tries until it listens.

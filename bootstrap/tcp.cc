@@ -153,10 +153,12 @@ UniqueId make_unique_id(const std::string& address, std::uint16_t port) {
 
 namespace {
 
-std::unique_ptr<Bootstrap> make_root(TcpRoot root, int size, Deadline deadline, TimePoint until) {
+std::unique_ptr<Bootstrap> make_root(TcpRoot root, const Member& member) {
+  const auto [size, deadline] = std::pair(member.size, member.deadline);
   if (size < 1) fail(ErrorCode::kInvalidArgument, "a job of {} ranks: at least 1 is needed", size);
   Door door(std::move(root), size);
-  door.admit_all(until);
+  // Under the id of an earlier job rank 0 is there again at once.
+  door.admit_all(member.until, member.again ? std::chrono::seconds(0) : Door::kLatecomers);
   const std::vector<int> missing = door.missing();
   const std::optional<int> lost = door.lost();
   std::string refused;
@@ -189,7 +191,7 @@ std::unique_ptr<Bootstrap> meet(const UniqueId& id, const Member& member) {
     fail(ErrorCode::kInvalidArgument, "rank {} of {}: ranks are 0 to size - 1", member.rank,
          member.size);
   }
-  if (member.rank == 0) return make_root(TcpRoot(id), member.size, member.deadline, member.until);
+  if (member.rank == 0) return make_root(TcpRoot(id), member);
   return join({&id, 1}, member);
 }
 
@@ -197,7 +199,7 @@ std::unique_ptr<Bootstrap> meet(const UniqueId& id, const Member& member) {
 
 std::unique_ptr<Bootstrap> make_tcp(TcpRoot root, int size, Deadline deadline) {
   check_deadline(deadline);
-  return make_root(std::move(root), size, deadline, Clock::now() + deadline);
+  return make_root(std::move(root), {.rank = 0, .size = size, .deadline = deadline});
 }
 
 std::unique_ptr<Bootstrap> make_tcp(const UniqueId& id, int rank, int size, Deadline deadline) {
@@ -208,24 +210,18 @@ std::unique_ptr<Bootstrap> make_tcp(const UniqueId& id, int rank, int size, Dead
 std::unique_ptr<Bootstrap> make_tcp_again(const UniqueId& id, int rank, int size,
                                           Deadline deadline) {
   check_deadline(deadline);
-  const Member member{.rank = rank, .size = size, .deadline = deadline, .again = true};
-  bool taken = false;  // rank 0 was in the earlier job, and held this rank for taken
+  Member member{.rank = rank, .size = size, .deadline = deadline, .again = true};
   for (;;) {
     try {
       return meet(id, member);
     } catch (const Error& error) {
-      // kPeerLost: rank 0 leaves the earlier job, or a process that came has died.
-      taken |= error.code() == ErrorCode::kConfiguration;
-      const bool late = taken && error.code() == ErrorCode::kTimeout;
-      if (!late && error.code() != ErrorCode::kConfiguration &&
-          error.code() != ErrorCode::kPeerLost)
+      // kConfiguration: rank 0 is in the earlier job and holds this rank for taken. kPeerLost: it
+      // leaves that job, or a process that came has died.
+      member.taken |= error.code() == ErrorCode::kConfiguration;
+      if (error.code() != ErrorCode::kConfiguration && error.code() != ErrorCode::kPeerLost) throw;
+      if (Clock::now() >= member.until) {
+        if (member.taken) fail_of_taken(member);
         throw;
-      if (late || Clock::now() >= member.until) {
-        if (!taken) throw;
-        fail(ErrorCode::kTimeout,
-             "start of the job: rank 0 of {} did not come within {}: it is in the earlier job yet, "
-             "or another process came as rank {}",
-             size, name_time(deadline), rank);
       }
     }
     std::this_thread::sleep_for(kComeAgain);

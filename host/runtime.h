@@ -377,6 +377,7 @@ class Runtime {
   Parts& parts(const char* call = __builtin_FUNCTION()) const;
   void leave(std::unique_ptr<Parts> ending) const noexcept;
   void leave_for_rejoin(const RejoinOptions& options);
+  static void forget(std::shared_ptr<Beginning> again) noexcept;
 
   std::unique_ptr<Parts> parts_;
   std::shared_ptr<Beginning> again_;             // of a rejoin() that is to be repeated

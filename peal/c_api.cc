@@ -108,11 +108,14 @@ namespace {
 constinit thread_local std::string_view call_of_thread;
 
 // Remedies name what a program of C has.
-constexpr Renamed kNames[] = {{"Runtime::malloc", "peal_malloc"},
-                              {"Runtime::register_window", "peal_register_window"},
-                              {"Runtime::register_local", "peal_register_local"},
-                              {", or pass Runtime::rejoin() a group", ""},
-                              {"call rejoin()", "call peal_rejoin()"}};
+constexpr Renamed kNames[] = {
+    {"Runtime::malloc", "peal_malloc"},
+    {"Runtime::register_window", "peal_register_window"},
+    {"Runtime::register_local", "peal_register_local"},
+    {", or pass Runtime::rejoin() a group", ""},
+    {"call rejoin() again, with keep_heap as before", "call peal_rejoin_keeping_heap() again"},
+    {"call rejoin()", "call peal_rejoin()"},
+    {"rejoin without keeping the heaps", "call peal_rejoin()"}};
 
 }  // namespace
 

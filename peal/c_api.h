@@ -82,8 +82,9 @@ int peal_rejoin(void);
 /** The same, but symmetric memory stays, with what it holds, at the same addresses: for all PEs
  * that live, or for none. A new process has the same blocks, of zeros: peal_block(). Transfers that
  * were under way when the PE ended may have arrived, in part too. PEAL_ERROR_UNSUPPORTED in checked
- * mode (PEAL_CHECK), and PEAL_ERROR_CONFIGURATION where one PE alone has made or freed a block, as
- * the other ended: then peal_rejoin() can be called. */
+ * mode (PEAL_CHECK), and PEAL_ERROR_CONFIGURATION where another PE has not called this, but
+ * peal_rejoin(), in a job that needs a NIC only now, or where one PE alone has made or freed a
+ * block, as the other ended: then peal_rejoin() can be called. */
 int peal_rejoin_keeping_heap(void);
 
 /** The block of symmetric memory with that number, and its bytes, if `bytes` is not NULL: blocks

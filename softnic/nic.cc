@@ -297,6 +297,11 @@ Created SoftwareNic::make_indirect_key(const IndirectKey& config) {
     return {0, only_on_cpu("an engine on a GPU has no indirect memory keys (KSM): set "
                            "PEAL_SOFTNIC_ENGINE=cpu")};
   }
+  if (settings_.engine == EngineChoice::kGpu) {
+    return {0, only_on_cpu("PEAL_SOFTNIC_ENGINE=gpu, and an engine on a GPU has no indirect memory "
+                           "keys (KSM): set PEAL_SOFTNIC_ENGINE=cpu")};
+  }
+  kept_on_cpu_ = true;  // an engine on a GPU that came later would not know it
   return cpu_->control.make_indirect_key(config);
 }
 Refusal SoftwareNic::deregister_memory(uint32_t key) {

@@ -116,18 +116,19 @@ std::byte* SymmetricHeap::reserve_internal(size_t bytes) {
          bytes);
   }
   const std::optional<uint64_t> offset = segments_.front().take_internal(bytes);
+  const auto user = taken_.begin();  // the lowest block, in the first segment if any is there
+  if (user != taken_.end() && user->first < Place{0, offset.value_or(this->bytes())}) {
+    fail(ErrorCode::kConfiguration,
+         "symmetric heap: the runtime takes {} bytes more of it than before, as where a job has "
+         "come to need a NIC, and a block that was kept lies at {:#x}: rejoin without keeping the "
+         "heaps",
+         bytes, user->first.second);
+  }
   if (!offset) {
     fail(ErrorCode::kOutOfMemory,
          "symmetric heap of {} bytes has no {} bytes for the runtime itself ({} are taken); raise "
          "PEAL_HEAP_SIZE",
          this->bytes(), bytes, first().ranges().allocated());
-  }
-  const auto user = taken_.begin();  // the lowest, in the first segment if any is there
-  if (user != taken_.end() && user->first < Place{0, *offset}) {
-    fail(ErrorCode::kOutOfMemory,
-         "symmetric heap: of the runtime's own memory {} bytes are left, and it takes {} more: the "
-         "heap cannot be kept",
-         *offset, bytes);
   }
   if (!kept_.zeroed) segments_.front().backing().zero(*offset, bytes);
   internal_ = *offset + first().ranges().find(*offset).bytes;

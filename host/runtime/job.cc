@@ -95,7 +95,7 @@ std::optional<int> keeper_among(const std::vector<Told>& all) {
   const auto other =
       std::ranges::find_if(all, [&](const Told& one) { return one.epoch != 0 && !keeps(one); });
   if (other != all.end()) {
-    fail(ErrorCode::kInvalidArgument,
+    fail(ErrorCode::kConfiguration,
          "rejoin: PE {} keeps its heap, PE {} does not: all PEs that live have to, or none",
          first - all.begin(), other - all.begin());
   }

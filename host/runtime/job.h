@@ -31,9 +31,9 @@ struct JobMembership {
 
   const Config config;
   const Target target;
-  const uint64_t epoch;                          // the highest that a PE knew of
-  const std::optional<int> keeper;               // the first PE whose heap outlives the job before
-  const std::shared_ptr<const HeapMemory> heap;  // this PE's; null: it is not such a PE
+  const uint64_t epoch;                    // the highest that a PE knew of
+  const std::optional<int> keeper;         // the first PE whose heap outlives the job before
+  std::shared_ptr<const HeapMemory> heap;  // this PE's, until it is taken; null: it is no such PE
   LiveGroup group;
   const Log log;
 

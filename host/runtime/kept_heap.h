@@ -18,8 +18,8 @@ namespace peal {
 /// Throws kConfiguration, on all PEs the same, where they differ.
 std::vector<uint64_t> kept_words(JobMembership& job);
 
-/// This PE's memory: that of before or, as `words` say, what `make` makes.
-HeapMemory kept_memory(const JobMembership& job, const std::vector<uint64_t>& words,
+/// Takes this PE's memory: that of before or, as `words` say, what `make` makes.
+HeapMemory kept_memory(JobMembership& job, const std::vector<uint64_t>& words,
                        const std::function<Backing(size_t bytes, HeapKind kind)>& make);
 
 }  // namespace peal

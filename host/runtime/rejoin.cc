@@ -103,10 +103,12 @@ void Runtime::leave_for_rejoin(const RejoinOptions& options) {
   std::string ended = await_end_of_some(now.job, now.services->failures);
   auto beginning = std::make_shared<Beginning>(
       Beginning{now.job.config, now.job.target, now.job.epoch + 1, nullptr});
-  now.let_go();  // throws where a GPU has failed: this is still the PE of before then
+  // Who else is on this host may choose another one for a PE that has none of its own.
+  if (now.fabric.gpu) beginning->config.device = now.fabric.gpu->index();
   if (options.keep_heap) {
     beginning->heap = std::make_shared<const HeapMemory>(now.fabric.heap.memory());
   }
+  now.let_go();  // throws where a GPU has failed: this is still the PE of before then
   again_ = std::move(beginning);
   ended_ = std::move(ended);
   parts_.reset();

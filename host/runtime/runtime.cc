@@ -81,11 +81,19 @@ Runtime::Runtime(std::unique_ptr<Bootstrap> bootstrap, const Config& config, Tar
   if (config.info) parts().report();
 }
 
-Runtime::~Runtime() { leave(std::move(parts_)); }
+// A forked child leaves what it has copies of as it is.
+void Runtime::forget(std::shared_ptr<Beginning> again) noexcept {
+  if (again != nullptr && !again->maker.here()) new std::shared_ptr<Beginning>(std::move(again));
+}
+
+Runtime::~Runtime() {
+  leave(std::move(parts_));
+  forget(std::move(again_));
+}
 Runtime::Runtime(Runtime&&) noexcept = default;
 Runtime& Runtime::operator=(Runtime&& other) noexcept {
   std::unique_ptr<Parts> old = std::exchange(parts_, std::move(other.parts_));
-  again_ = std::move(other.again_);
+  forget(std::exchange(again_, std::move(other.again_)));
   ended_ = std::move(other.ended_);
   leave(std::move(old));
   return *this;
@@ -94,7 +102,8 @@ Runtime& Runtime::operator=(Runtime&& other) noexcept {
 Runtime::Parts& Runtime::parts(const char* call) const {
   if (parts_ == nullptr && again_ != nullptr) {
     fail(ErrorCode::kInvalidArgument,
-         "{}: this PE has left its job for a rejoin(), which failed: call rejoin() again", call);
+         "{}: this PE has left its job for a rejoin(), which failed: call rejoin() again{}", call,
+         again_->heap ? ", with keep_heap as before" : "");
   }
   if (parts_ == nullptr) {
     fail(ErrorCode::kInvalidArgument, "{}: this Runtime has ended, or was moved from", call);

@@ -87,6 +87,7 @@ Refusal Control::check(const IndirectKey& config) {
 }
 
 Created Control::make_indirect_key(const IndirectKey& config) {
+  std::vector<KeyEntry> entries(config.entries.begin(), config.entries.end());
   const Runner::Pause pause(runner_);
   const Refusal wrong = check(config);
   if (wrong.refused()) return {0, wrong};
@@ -94,7 +95,7 @@ Created Control::make_indirect_key(const IndirectKey& config) {
   if (index == 0) return {0, no_resources("no memory key left")};
   Key key = config.key;
   key.memory = nullptr;
-  key.entries = (entries_[index] = {config.entries.begin(), config.entries.end()}).data();
+  key.entries = (entries_[index] = std::move(entries)).data();
   enter_key(index << 8 | config.variant, key);
   variants_[index] = config.variant + 1;
   return {index << 8 | config.variant, {}};

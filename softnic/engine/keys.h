@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "softnic/engine/objects.h"
+#include "softnic/engine/packet.h"
 
 namespace peal::softnic {
 
@@ -37,13 +38,7 @@ PEAL_HD bool grants(const Key* key, uint32_t pd, uint32_t access) {
   return key != nullptr && key->pd == pd && !key->lost && (key->access & access) == access;
 }
 
-PEAL_HD bool is_indirect([[maybe_unused]] const Key& key) {
-#if PEAL_CUDA
-  return false;
-#else
-  return key.entries != nullptr;
-#endif
-}
+PEAL_HD bool is_indirect(const Key& key) { return kIndirectKeys && key.entries != nullptr; }
 
 /// All of [address, address + bytes) is among the key's addresses.
 PEAL_HD bool covers(const Key& key, uint64_t address, uint64_t bytes) {

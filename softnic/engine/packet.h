@@ -78,11 +78,18 @@ struct AtomicOperands {
   uint64_t compare_mask;  // field boundary of a masked fetch-add
 };
 
+// An engine on a GPU has no indirect keys, and no room for what they take.
+#if PEAL_CUDA
+inline constexpr bool kIndirectKeys = false;
+#else
+inline constexpr bool kIndirectKeys = true;
+#endif
+
 /// The bytes of one packet, where they lie now.
 struct Payload {
-  // 61 data segments, one split by the ring's end, and where a packet of at most 256 KiB passes
-  // from entry to entry of an indirect key, of at least 4 KiB each.
-  static constexpr uint32_t kMaxChunks = 128;
+  // 61 data segments, one split by the ring's end; of an indirect key each may lie in two entries,
+  // and a packet of at most 256 KiB passes from one of at least 4 KiB to the next.
+  static constexpr uint32_t kMaxChunks = kIndirectKeys ? 192 : 64;
   struct Chunk {
     const std::byte* memory;
     uint32_t bytes;

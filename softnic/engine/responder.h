@@ -54,13 +54,17 @@ struct PacketTarget {
   PEAL_HD bool is_spread() const {
     return key != nullptr && is_indirect(*key) && run.bytes < packet.bytes;
   }
-  /// All of the message is there, not only this packet's bytes.
+  /// All of the message is there as it begins; its further packets ask for their own bytes, so that
+  /// a long one is not walked through for each.
   PEAL_HD bool find(uint32_t pd) {
     key = find_key(port, packet.rkey);
     if (!grants(key, pd, right)) return false;
     run = run_of(port, *key, span_of(packet, right), packet.offset);
     if (run.memory == nullptr) return false;
-    return !is_indirect(*key) || reaches(port, *key, span_of(packet, right));
+    if (!is_indirect(*key)) return true;
+    const uint64_t bytes = packet.offset == 0 ? packet.total : packet.bytes;
+    return each_run(port, *key, span_of(packet, right), packet.offset, bytes,
+                    [](const MemoryRun&) {});
   }
   PEAL_HD Response read() const {
     return {.memory = run.memory, .spread = is_spread() ? key : nullptr};

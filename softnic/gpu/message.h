@@ -53,7 +53,7 @@ struct ProcessHello {
 
 /// One packet; what the variants hold is plain data.
 struct alignas(1024) Demand {
-  static constexpr uint64_t kVersion = 0x7065616c'0000000a;
+  static constexpr uint64_t kVersion = 0x7065616c'0000000b;
   uint64_t version = kVersion;
   std::variant<ProcessHello, ProcessMemory, Command> what;
 };

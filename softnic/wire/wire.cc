@@ -272,10 +272,11 @@ void ShmWire::Incoming::release() {
   if (!holds) return;
   place();
   holds = false;
-  answers.append(held, Payload{});
+  Payload payload;
+  payload.clear();
+  answers.append(held, payload);
   if (!has_late) return;
   has_late = false;
-  Payload payload;
   payload.append(reinterpret_cast<const std::byte*>(&late_value), late.payload);
   answers.append(late, payload);
 }

@@ -15,6 +15,7 @@ expect_failure() {
     output=$(PEAL_MP_LIMIT=$limit "$run_mp" 4 "$program" --gtest_also_run_disabled_tests --gtest_filter="$1" 2>&1)
     status=$?
     [ $status = 124 ] || [ $status = 137 ] || break # as timeout ends
+    grep -q "$2" <<<"$output" || break
   done
   if [ $status = 0 ] || [ $status = 124 ] || [ $status = 137 ]; then
     echo "$1: exit status $status instead of a failure: $output"

@@ -270,7 +270,7 @@ void come_together(peal::Runtime& pe, const std::string& moment) {
   if (moment == "differ") {
     const bool keeps = pe.my_pe() == 0;
     const ErrorCode code = refused([&] { peal::rejoin(pe, {.keep_heap = keeps}); });
-    require(code == ErrorCode::kInvalidArgument, "heaps of which one would be kept");
+    require(code == ErrorCode::kConfiguration, "heaps of which one would be kept");
     if (!keeps) {
       require(
           refused([&] { peal::rejoin(pe, {.keep_heap = true}); }) == ErrorCode::kInvalidArgument,

@@ -16,8 +16,6 @@ namespace {
 
 using Wqe = mlx5::Opcode;
 
-/// READs are answered up to here; who asked for more asks again for the rest.
-constexpr uint32_t kMostReadPackets = 256;
 /// An acknowledgement is asked for the last packet of a message, and for one packet in so many.
 constexpr uint32_t kAskEvery = 16;
 
@@ -228,7 +226,7 @@ Requests::Requests(const QueuePair& qp, const Inbound& inbound, const RoceFrame&
     : qp_(qp), inbound_(inbound), from_(from), mtu_(mtu_bytes(qp.attributes.mtu)) {
   if (from.opcode == BthOpcode::kReadRequest) {
     const uint32_t packets = from.length / mtu_ + (from.length % mtu_ != 0 ? 1 : 0);
-    count_ = std::clamp(packets, 1u, kMostReadPackets);
+    count_ = std::max(packets, 1u);
   }
   operands_ = from.operands;
   const bool adds = from.opcode == BthOpcode::kFetchAdd;

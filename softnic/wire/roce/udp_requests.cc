@@ -28,8 +28,10 @@ class UdpWire::Answers {
   void next(BthOpcode data, bool finishes) {
     data_ = data;
     finishes_ = finishes;
-    goes_on_ = lacks_room_ = false;
+    answered_ = goes_on_ = lacks_room_ = false;
   }
+  /// Anything was.
+  bool answered() const { return answered_; }
   /// It was answered with data.
   bool goes_on() const { return goes_on_; }
   /// There was no room for its data.
@@ -39,11 +41,22 @@ class UdpWire::Answers {
     if (!connection_.holds) wire_.holding_.push_back(qpn_);
     connection_.holds = true;
   }
+  void refuse(const Packet& request) {
+    Packet refusal = {};
+    refusal.kind = PacketKind::kRefuse;
+    refusal.opcode = request.opcode;
+    refusal.destination = request.source;
+    refusal.source = request.destination;
+    refusal.psn = request.psn;
+    refusal.detail = static_cast<uint8_t>(mlx5::Syndrome::kRemoteAccess);
+    answer(refusal, Payload{});
+  }
   void answer(const Packet& packet, const Payload& payload) {
     wire_.acknowledge(qpn_);
     const bool brings = packet.kind == PacketKind::kData;
     const uint32_t messages = connection_.inbound.messages + (finishes_ && brings ? 1 : 0);
     const Sent sent = wire_.answer(connection_, packet, payload, data_, messages);
+    answered_ = true;
     goes_on_ = sent == Sent::kWhole && brings;
     lacks_room_ = sent == Sent::kNothing && brings;
   }
@@ -54,12 +67,14 @@ class UdpWire::Answers {
   uint32_t qpn_;
   BthOpcode data_ = BthOpcode::kReadResponseOnly;
   bool finishes_ = false;
+  bool answered_ = false;
   bool goes_on_ = false;
   bool lacks_room_ = false;
 };
 
 void UdpWire::take_request(const Arrived& datagram, const RoceFrame& frame, const QueuePair& qp) {
-  if (psn_distance(frame.psn, qp.receive.expected_psn) < -kOldestRepeat) {
+  const bool reads = frame.opcode == BthOpcode::kReadRequest;  // whose answer may be as long
+  if (!reads && psn_distance(frame.psn, qp.receive.expected_psn) < -kOldestRepeat) {
     ++counts_.strange;
     return;
   }
@@ -94,13 +109,23 @@ bool UdpWire::serve(const RoceFrame& frame, const QueuePair& qp, Connection& con
     const bool executed = is_new && qp.receive.expected_psn != before;
     if (executed) connection.inbound.executed(packet);
     if (reads && answers.lacks_room()) return false;
+    // There was no room for it before, and now its memory has gone: the peer waits for it.
+    const bool was_new = !progress->repeats && psn_distance(packet.psn, before) < 0;
+    if (reads && was_new && !answers.answered()) answers.refuse(packet);
     if (!answers.goes_on()) break;
   }
   progress.reset();
   return true;
 }
 
+/// What waits already need not twice: a peer whose patience ends asks again.
 void UdpWire::keep(const Arrived& datagram, Connection& connection, uint32_t qpn) {
+  const auto same = [&](const std::vector<std::byte>& waiting) {
+    constexpr size_t kPsn = 9;  // of a BTH, whose opcode is its first byte
+    return waiting[0] == datagram.memory[0] &&
+           std::equal(&waiting[kPsn], &waiting[kPsn] + 3, datagram.memory + kPsn);
+  };
+  if (std::ranges::any_of(connection.waiting, same)) return;
   if (connection.waiting.size() == kMostWaiting) {
     ++counts_.no_room;
     return;

@@ -109,8 +109,8 @@ bool UdpWire::emit(const Address& to, const RoceFrame& frame, const Payload& pay
 bool UdpWire::poll(uint64_t now) {
   now_ = now;
   rest_ = kMostAnswers;
-  bool worked = !reading_.empty();
-  if (worked && !port_down(port_, now_)) {
+  bool worked = !reading_.empty() && !port_down(port_, now_);
+  if (worked) {
     resume();
     acknowledge_all();
   }

@@ -31,6 +31,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr Deadline kPatient = seconds(60);
+constexpr Deadline kBeyondTheTest = std::chrono::hours(1);  // who waits for it fails
 
 using Body = std::function<void(Bootstrap&)>;
 
@@ -228,7 +229,7 @@ TEST(MakeTcp, WaitsForAPresentRankZeroNoLongerThanTwoDeadlines) {
     EXPECT_EQ(error.code(), ErrorCode::kTimeout);
     EXPECT_TRUE(contains(error, "rank 0 of 2 did not answer within 2 s")) << error.what();
   });
-  door.admit_all(TimePoint::max());
+  door.admit_all(TimePoint::max(), Door::kLatecomers);
   const std::vector<Fd> peers = door.take_peers();
   const auto present = make_frame(make_message({.kind = FrameKind::kPresent}, {}));
   while (::send(peers[1].get(), present.data(), present.size(), MSG_NOSIGNAL) > 0) {
@@ -371,10 +372,12 @@ TEST(MakeTcp, NamesARankThatJoinsAndDiesBeforeTheStart) {
 TEST(MakeTcp, WaitsForNoRankBehindOneThatHasDied) {
   TcpRoot root;
   const UniqueId id = root.id();
-  const std::vector<Error> errors = run_job(std::move(root), {}, 4, kPatient, kGatherAndLeave, [&] {
+  const auto two_die = [&] {
     Stranger(id).join(id, 2, 4).hear(32);
     Stranger(id).join(id, 1, 4).hear(32);
-  });
+  };
+  const std::vector<Error> errors =
+      run_job(std::move(root), {}, 4, kBeyondTheTest, kGatherAndLeave, two_die);
   EXPECT_EQ(errors[0].code(), ErrorCode::kPeerLost);
   EXPECT_TRUE(contains(errors[0], "start of the job: rank 2 of 4 died or disconnected"))
       << errors[0].what();
