@@ -24,7 +24,8 @@ import sys
 
 TREE = pathlib.Path.cwd()
 HEADERS = ["peal/peal.h", "peal/c_api.h", "peal/c_calls.h", "peal/c_failures.h", "peal/c_storage.h", "peal/kernel_table.h",
-           "peal/nvrtc_table.h", "compat/nvshmem.h", "compat/nvshmemx.h", "simt/lanes/plain_access.h", "simt/runtime/plain_cpp.h", "simt/hooks/observed.h"]
+           "peal/nvrtc_table.h", "compat/nvshmem.h", "compat/nvshmemx.h", "compat/nvshmemx_error.h",
+           "simt/lanes/plain_access.h", "simt/runtime/plain_cpp.h", "simt/hooks/observed.h"]
 # By the names that programs of NVSHMEM and CUDA include.
 FORWARDING = ["compat/host", "compat/device", "device/nvrtc", "simt/runtime/cccl", "simt/runtime/cuda"]
 LOADED = ["bootstrap/libpeal_mpi.so", "kernels/libpeal_kernels.so", "softnic/sysfs/libpeal_sysfs.so",

@@ -3,6 +3,7 @@
 // A program of a user of NVSHMEM, without kernels: every PE puts a number at the next one.
 #include <nvshmem.h>
 #include <nvshmemx.h>
+#include <nvshmemx_error.h>
 
 #include <cstdio>
 
