@@ -17,6 +17,7 @@
 #include "bootstrap/launch.h"
 #include "compat/detail/pe.h"
 #include "compat/detail/setup.h"
+#include "compat/detail/symmetric_size.h"
 #include "host/base/address.h"
 #include "host/base/error.h"
 #include "simt/runtime/stream.h"
@@ -67,17 +68,14 @@ Target target_of(const Config& config) {
   return any_module() ? Target::kGpu : Target::kCpu;
 }
 
-// NVSHMEM's own size, in peal's spelling; its default where neither is set.
+// NVSHMEM's own size; its default where neither is set.
 uint64_t heap_size_of(const Config& config) {
   if (config.given.contains("PEAL_HEAP_SIZE")) return config.heap_size;
   const std::string& theirs = config.nvshmem_symmetric_size;
-  const std::string asked = "PEAL_HEAP_SIZE=" + (theirs.empty() ? "1G" : theirs);
-  const char* const environment[] = {asked.c_str(), nullptr};
-  try {
-    return Config::from_environment(environment).heap_size;
-  } catch (const Error& error) {
-    throw Error(error.code(), std::string("NVSHMEM_SYMMETRIC_SIZE, read as ") + error.what());
-  }
+  if (const auto size = symmetric_size(theirs.empty() ? "1G" : theirs)) return *size;
+  throw Error(ErrorCode::kInvalidArgument,
+              "NVSHMEM_SYMMETRIC_SIZE=\"" + theirs +
+                  "\" is not accepted: give bytes up to 16T, such as 1073741824, 512m or 1.5G");
 }
 
 std::unique_ptr<Bootstrap> bootstrap_of(const Config& config, const Joining& joining) {
