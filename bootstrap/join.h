@@ -9,6 +9,7 @@
 #include <string>
 
 #include "bootstrap/bootstraps.h"
+#include "bootstrap/wire.h"
 
 namespace peal::bootstrap {
 
