@@ -56,7 +56,7 @@ void Door::admit_all(TimePoint until, std::chrono::seconds latecomers) {
     // Poll ignores negative descriptors: of ranks that are not here yet, and of those that are
     // gone.
     for (std::size_t r = 0; r < peers_.size(); ++r) {
-      const bool gone = gone_.contains(static_cast<int>(r));
+      const bool gone = std::ranges::find(gone_, static_cast<int>(r)) != gone_.end();
       watched.push_back({.fd = gone ? -1 : peers_[r].get(), .events = POLLRDHUP, .revents = 0});
     }
     const bool whole = gone_.empty();
@@ -91,10 +91,7 @@ bool Door::answer_some(std::vector<pollfd> watched, TimePoint until) {
   for (std::size_t i = 0; i < count; ++i) {
     if (watched[i].revents == 0) continue;
     event = true;
-    if (peers_.empty()) continue;
-    const int rank = static_cast<int>(i);
-    if (gone_.empty()) lost_ = rank;
-    gone_.insert(rank);
+    if (!peers_.empty()) gone_.push_back(static_cast<int>(i));
   }
   for (std::size_t i = 0; i < callers_.size(); ++i) {
     if (watched[count + 1 + i].revents != 0) listen_to(callers_[i]);

@@ -43,7 +43,9 @@ class Door {
 
   std::vector<int> missing() const;
   /// The first that was in and is gone.
-  std::optional<int> lost() const { return lost_; }
+  std::optional<int> lost() const {
+    return gone_.empty() ? std::nullopt : std::optional(gone_.front());
+  }
 
   /// Ranks that a second process claimed; a wrong number explains why another is missing.
   const std::set<int>& claimed_twice() const { return claimed_twice_; }
@@ -76,8 +78,7 @@ class Door {
   std::size_t size_;
   std::vector<Fd> peers_;
   std::deque<Caller> callers_;
-  std::optional<int> lost_;
-  std::set<int> gone_;
+  std::vector<int> gone_;  // ranks that were in, the first first
   std::set<int> claimed_twice_;
   std::set<std::string> other_versions_;
 };

@@ -154,7 +154,8 @@ UniqueId make_unique_id(const std::string& address, std::uint16_t port) {
 namespace {
 
 std::unique_ptr<Bootstrap> make_root(TcpRoot root, const Member& member) {
-  const auto [size, deadline] = std::pair(member.size, member.deadline);
+  const int size = member.size;
+  const Deadline deadline = member.deadline;
   if (size < 1) fail(ErrorCode::kInvalidArgument, "a job of {} ranks: at least 1 is needed", size);
   Door door(std::move(root), size);
   // Under the id of an earlier job rank 0 is there again at once.

@@ -67,6 +67,13 @@ class RequestServer {
     execute(*qp, *receive, packet, payload);
   }
 
+  /// Answers the request by a refusal; what it has done stays.
+  PEAL_HD void refuse_to(const Packet& packet, mlx5::Syndrome syndrome) {
+    Packet answer = answer_to(packet, PacketKind::kRefuse);
+    answer.detail = static_cast<uint8_t>(syndrome);
+    replies_.answer(answer, Payload{});
+  }
+
  private:
   /// A NIC that has the bus execute its atomics (PCI Express AtomicOps) does not wait for what it
   /// is still writing.
@@ -138,11 +145,6 @@ class RequestServer {
   }
   PEAL_HD void reply(const Packet& packet, PacketKind kind) {
     replies_.answer(answer_to(packet, kind), Payload{});
-  }
-  PEAL_HD void refuse_to(const Packet& packet, mlx5::Syndrome syndrome) {
-    Packet answer = answer_to(packet, PacketKind::kRefuse);
-    answer.detail = static_cast<uint8_t>(syndrome);
-    replies_.answer(answer, Payload{});
   }
   PEAL_HD void send_data(const Packet& packet, const Payload& payload) {
     Packet answer = answer_to(packet, PacketKind::kData);

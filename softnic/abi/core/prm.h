@@ -202,7 +202,6 @@ inline constexpr Field kPd{3, 23, 0};
 inline constexpr uint32_t kStart = 4;
 inline constexpr uint32_t kLength = 6;
 inline constexpr Field kEntries{13, 31, 0};
-inline constexpr Field kRelaxedRead{14, 6, 6};
 inline constexpr Field kLogEntity{14, 4, 0};
 }  // namespace mkc
 

@@ -41,16 +41,6 @@ class UdpWire::Answers {
     if (!connection_.holds) wire_.holding_.push_back(qpn_);
     connection_.holds = true;
   }
-  void refuse(const Packet& request) {
-    Packet refusal = {};
-    refusal.kind = PacketKind::kRefuse;
-    refusal.opcode = request.opcode;
-    refusal.destination = request.source;
-    refusal.source = request.destination;
-    refusal.psn = request.psn;
-    refusal.detail = static_cast<uint8_t>(mlx5::Syndrome::kRemoteAccess);
-    answer(refusal, Payload{});
-  }
   void answer(const Packet& packet, const Payload& payload) {
     wire_.acknowledge(qpn_);
     const bool brings = packet.kind == PacketKind::kData;
@@ -111,7 +101,9 @@ bool UdpWire::serve(const RoceFrame& frame, const QueuePair& qp, Connection& con
     if (reads && answers.lacks_room()) return false;
     // There was no room for it before, and now its memory has gone: the peer waits for it.
     const bool was_new = !progress->repeats && psn_distance(packet.psn, before) < 0;
-    if (reads && was_new && !answers.answered()) answers.refuse(packet);
+    if (reads && was_new && !answers.answered()) {
+      server.refuse_to(packet, mlx5::Syndrome::kRemoteAccess);
+    }
     if (!answers.goes_on()) break;
   }
   progress.reset();
