@@ -38,7 +38,6 @@ enum class Edge : uint8_t {
   kLanesBeforeLeader,  // M8
   kBlockBeforeLeader,  // M8 block: lanes of a block
   kLeaderBeforeLanes,  // M8 back: from the leader back to the lanes
-  kRungBeforePoll,     // M9
   kPublishedBeforeTaken,  // M10
   kReadyBeforeWanted,     // M10 wanted: a word left for who rings
   kCellReadBeforeReuse,   // M11

@@ -132,6 +132,12 @@ PEAL_HD void raise_to(T* p, T value) {
   memory::update<Update::kRaise, R, Order::kBoth, E>(p, value);
 }
 
+/// The same; releases.
+template <Reach R, Edge E = Edge::kNone, class T>
+PEAL_HD void raise_to_release(T* p, T value) {
+  memory::update<Update::kRaise, R, Order::kRelease, E>(p, value);
+}
+
 /// Loads a word of a peer's memory.
 template <Order O, Edge E = Edge::kNone, class T>
 PEAL_HD T fetch_direct(const T* p) {
@@ -166,15 +172,18 @@ PEAL_HD T fetch_add_real_direct(T* p, T value) {
   return memory::add_real<O, E>(p, value);
 }
 
-/// One of several loads that are under way at once; acquire_batch() behind them makes each an
-/// acquire.
+/// One of several loads that are under way at once; acquire_batch() of the same reach behind them
+/// makes each an acquire.
 template <Reach R, class T>
 PEAL_HD T load_batched(const T* p) {
   return memory::load<R, memory::kBatched, Edge::kNone>(p);
 }
-template <Edge E = Edge::kNone>
+/// One of several loads of 4-byte words that lie side by side: one trip to memory brings those of a
+/// cache line. No older than this lane's last acquire, else like load_batched().
+PEAL_HD uint32_t load_neighbour(const uint32_t* p) { return memory::load_neighbour(p); }
+template <Reach R, Edge E = Edge::kNone>
 PEAL_HD void acquire_batch() {
-  memory::fence_acquire<E>();
+  memory::fence_acquire<R, E>();
 }
 
 /// Orders this lane's stores into peers' memory (and those of lanes it has synchronised with)

@@ -90,7 +90,11 @@ PEAL_HD T add_real(T* p, T value) {
 }
 
 inline constexpr Order kBatched = Order::kAcquire;
-template <Edge E>
+template <class T>
+PEAL_HD T load_neighbour(const T* p) {
+  return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+template <Reach R, Edge E>
 PEAL_HD void fence_acquire() {}
 
 template <Reach R, Edge E>

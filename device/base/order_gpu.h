@@ -145,25 +145,38 @@ PEAL_HD T add_real(T* p, T value) {
 #undef PEAL_PTX
 #undef PEAL_TEXT
 
+// What such fences have in place of kRelease and kAcquire where the compiler knows them by
+// themselves: "release" leaves this multiprocessor's cache alone, "acquire" waits for no stores.
+#if __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1208 && __CUDA_ARCH__ >= 900
+#define PEAL_PTX_RELEASE "fence.release"
+#define PEAL_PTX_ACQUIRE "fence.acquire"
+#else
+#define PEAL_PTX_RELEASE "fence.acq_rel"
+#define PEAL_PTX_ACQUIRE "fence.acq_rel"
+#endif
+
 inline constexpr Order kBatched = Order::kRelaxed;
-template <Edge E>
+PEAL_HD uint32_t load_neighbour(const uint32_t* p) {
+  uint32_t value;
+  asm volatile("ld.weak.global.b32 %0, [%1];" : "=r"(value) : "l"(p) : "memory");
+  return value;
+}
+template <Reach R, Edge E>
 PEAL_HD void fence_acquire() {
-  asm volatile("fence.acq_rel.gpu;" ::: "memory");
+  if constexpr (R == Reach::kBlock) asm volatile(PEAL_PTX_ACQUIRE ".cta;" ::: "memory");
+  if constexpr (R == Reach::kGpu) asm volatile(PEAL_PTX_ACQUIRE ".gpu;" ::: "memory");
+  if constexpr (R == Reach::kSystem) asm volatile(PEAL_PTX_ACQUIRE ".sys;" ::: "memory");
 }
 
 // With GPU scope the writes have reached this GPU's second-level cache, which is where a NIC that
 // reads this GPU's memory reads them.
 template <Reach R, Edge E>
 PEAL_HD void fence_release() {
-#if __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1208 && __CUDA_ARCH__ >= 900
-#define PEAL_PTX_FENCE "fence.release"  // leaves this multiprocessor's cache alone
-#else
-#define PEAL_PTX_FENCE "fence.acq_rel"
-#endif
-  if constexpr (R == Reach::kGpu) asm volatile(PEAL_PTX_FENCE ".gpu;" ::: "memory");
-  if constexpr (R == Reach::kSystem) asm volatile(PEAL_PTX_FENCE ".sys;" ::: "memory");
-#undef PEAL_PTX_FENCE
+  if constexpr (R == Reach::kGpu) asm volatile(PEAL_PTX_RELEASE ".gpu;" ::: "memory");
+  if constexpr (R == Reach::kSystem) asm volatile(PEAL_PTX_RELEASE ".sys;" ::: "memory");
 }
+#undef PEAL_PTX_RELEASE
+#undef PEAL_PTX_ACQUIRE
 template <Edge E>
 PEAL_HD void fence_direct() {
   fence_release<Reach::kSystem, E>();

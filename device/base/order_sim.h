@@ -168,7 +168,11 @@ T add_real(T* p, T value) {
 }
 
 inline constexpr Order kBatched = Order::kRelaxed;
-template <Edge E>
+template <class T>
+T load_neighbour(const T* p) {
+  return load<Reach::kSystem, Order::kRelaxed, Edge::kNone>(p);
+}
+template <Reach R, Edge E>
 void fence_acquire() {
   if ((E != Edge::kNone && weakened(E)) || !simt::in_simulation()) return;
   simt::point();

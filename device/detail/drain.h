@@ -205,7 +205,7 @@ PEAL_DEVICE uint64_t unsettled(const Marked& m, uint32_t first, uint64_t marks) 
     }
   }
   // Who sees that a READ covers the queue sees that READ as the last WQE, and waits for it.
-  acquire_batch();
+  acquire_batch<Reach::kGpu>();
   return found;
 }
 
@@ -327,7 +327,7 @@ PEAL_DEVICE_COLD Status drain_queues(Marked m, const ContextState* state) {
   });
   // kDoneBeforeQuiet and kDrainedBeforeUnmark: what others knew of the queues that were found
   // complete, or unmarked.
-  acquire_batch<Edge::kDrainedBeforeQuiet>();
+  acquire_batch<Reach::kGpu, Edge::kDrainedBeforeQuiet>();
   return status;
 }
 

@@ -49,13 +49,20 @@ inline constexpr uint32_t kBlocksOf =
     Q::Model::template kBlocks<std::remove_cvref_t<decltype(placed(
         std::declval<const Q&>(), std::declval<const Request&>()))>>;
 
+/// A queue, and what writing asks of it.
+template <AnyQueue Q>
+struct PostTarget {
+  const Q& queue;
+  const Fixed<Q>& fixed;
+};
+
 /// Writes the requests from `at` on; only the very last one of the last lane asks for a completion.
 template <AnyQueue Q, class First, class... Rest>
-PEAL_DEVICE void write_all(const Q& q, uint64_t at, bool reports, const First& first,
+PEAL_DEVICE void write_all(const PostTarget<Q>& to, uint64_t at, bool reports, const First& first,
                            const Rest&... rest) {
   constexpr bool kFinal = sizeof...(Rest) == 0;
-  Q::Model::write(q.nic, q.mask, at, placed(q, first), kFinal && reports);
-  if constexpr (!kFinal) write_all(q, at + kBlocksOf<Q, First>, reports, rest...);
+  Q::Model::write(to.fixed.nic, to.fixed.mask, at, placed(to.queue, first), kFinal && reports);
+  if constexpr (!kFinal) write_all(to, at + kBlocksOf<Q, First>, reports, rest...);
 }
 
 /// Each lane's requests one after the other.
@@ -70,9 +77,9 @@ class RingLayout {
     return kBlocksOf<Q, std::tuple_element_t<sizeof...(Requests) - 1, std::tuple<Requests...>>>;
   }
   /// Stores what the calling lane has of them, from block `first` on.
-  PEAL_DEVICE void write(const Q& q, uint64_t first, const Group& group,
+  PEAL_DEVICE void write(const PostTarget<Q>& to, uint64_t first, const Group& group,
                          const Requests&... requests) const {
-    write_all(q, first + group.rank() * kBlocks, group.last(), requests...);
+    write_all(to, first + group.rank() * kBlocks, group.last(), requests...);
   }
 
  private:
@@ -153,13 +160,14 @@ class RingLayout<Q, Group, MayCombine<Request>> {
     return combined_ != 0 ? combined_ : group.size() * kBlocks;
   }
   PEAL_DEVICE uint32_t last_blocks() const { return combined_ != 0 ? combined_ : kBlocks; }
-  PEAL_DEVICE void write(const Q& q, uint64_t first, const Group& group,
+  PEAL_DEVICE void write(const PostTarget<Q>& to, uint64_t first, const Group& group,
                          const MayCombine<Request>& one) const {
     if (combined_ == 0) {
-      return write_all(q, first + group.rank() * kBlocks, group.last(), one.request);
+      return write_all(to, first + group.rank() * kBlocks, group.last(), one.request);
     }
     const auto own = words_of(one.request);
-    Q::Model::write_combined(q.nic, q.mask, first, Combined{group, own, one.request.remote});
+    Q::Model::write_combined(to.fixed.nic, to.fixed.mask, first,
+                             Combined{group, own, one.request.remote});
   }
 
  private:

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Polling: the NIC's newest word on a queue names the first block of the last completed request, by
-// as many bits as its model has. The 64-bit index is rebuilt against `rung`, because
-// rung - completed never exceeds the depth (unless a lane looks at the two far apart).
+// as many bits as its model has. The 64-bit index is rebuilt against a `completed` that was
+// acquired before: requests complete in order, so the NIC's word is never behind it, and counts on
+// from there. Where it is more than all of its bits ahead (a lane was held up), the rebuilt index
+// is one that has completed, too.
 #pragma once
 
 #include <cstdint>
@@ -48,29 +50,42 @@ struct Polled {
   uint64_t index = 0;  // its own
 };
 
-/// Looks once and moves `completed` forward. An error is the caller's to latch. Never blocks.
+/// Looks once and moves `completed`, an acquired value of the queue's, and the queue's forward.
+/// `nic` is q.nic, or was. An error is the caller's to latch. Never blocks.
 template <Reach R, AnyQueue Q>
-PEAL_HD Polled look(Q& q) {
+PEAL_HD Polled look(Q& q, const typename Q::Model::WorkQueue& nic, uint64_t& completed) {
   using M = typename Q::Model;
-  // Before the NIC's word, to tell how far the queue has moved when this lane was held up in here.
-  const uint64_t completed = load_acquire<R>(&q.completed);
-  const typename M::Seen seen = M::look(q.nic);
+  const typename M::Seen seen = M::look(nic);
   if (seen.none()) return {};
-  // After it: a completion is only ever for something `rung` covered before the doorbell.
-  const uint64_t rung = load_acquire<R>(&q.rung);
-  if (rung - completed > M::kCountMask) return {};  // the count may have gone round: too late
-  const uint64_t behind = (rung - 1 - seen.count()) & M::kCountMask;
-  const uint64_t index = rung - 1 - behind;
-  if (seen.failed()) return {true, seen.tag(), index};
-  if (index - completed < rung - completed)
-    raise_to<R, Edge::kReuseAfterDone>(&q.completed, index + 1);
+  if (seen.failed()) {
+    // Nothing from the failed request on completes, so it is less than a queue ahead of `completed`
+    // now, however long this lane was held up.
+    const uint64_t now = load_acquire<R>(&q.completed);
+    return {true, seen.tag(), now + ((seen.count() - now) & M::kCountMask)};
+  }
+  const uint64_t news = (seen.count() + 1 - completed) & M::kCountMask;
+  if (news == 0 || news > M::kMaxDepth) return {};  // more than it holds: a count that went back
+  completed += news;
+  raise_to_release<R, Edge::kReuseAfterDone>(&q.completed, completed);
   return {};
 }
 
-/// The same, and latches an error.
+/// look() in a wait: `completed` becomes the queue's, as it was before the look, or what the look
+/// has found. Both words are under way at once, since each takes a trip to memory.
+template <Reach R, Edge E, AnyQueue Q>
+PEAL_HD Polled look_again(Q& q, const typename Q::Model::WorkQueue& nic, uint64_t& completed) {
+  const uint64_t known = load_batched<R>(&q.completed);
+  const Polled seen = look<R>(q, nic, completed);
+  if constexpr (R != Reach::kLane) acquire_batch<R, E>();
+  if (static_cast<int64_t>(known - completed) > 0) completed = known;
+  return seen;
+}
+
+/// Looks once, and latches an error. Never blocks.
 template <Reach R, AnyQueue Q>
 PEAL_HD void poll(Q& q) {
-  const Polled seen = look<R>(q);
+  uint64_t completed = load_acquire<R>(&q.completed);
+  const Polled seen = look<R>(q, q.nic, completed);
   if (seen.failed) latch_nic_error<R>(q, seen.index, seen.tag);
 }
 

@@ -44,8 +44,6 @@ struct Posted {
   static constexpr uint32_t kReadyLastShift = 16;
 };
 
-inline constexpr uint32_t kReadyBatch = 2;  // words of `ready` that are looked at at once
-
 /// True where the NIC hears of work behind fences of GPU scope. Before the queue is made it says
 /// kSystem, which is always enough.
 template <AnyQueue Q>
@@ -57,45 +55,31 @@ PEAL_HD bool fences_gpu(const Q& q) {
 template <Reach R, AnyQueue Q>
 PEAL_HD void tell_until(Q& q, const typename Q::Model::WorkQueue& nic, uint64_t end,
                         bool gpu_fence) {
-  // kRungBeforePoll, `rung` before the NIC hears: a completion can only be for something that
-  // `rung` already covers.
-  store_relaxed<R, Edge::kRungBeforePoll>(&q.rung, end);
   if (gpu_fence) {
     Q::Model::template tell<Reach::kGpu>(nic, end);
   } else {
     Q::Model::template tell<Reach::kSystem>(nic, end);
   }
+  // Behind the fence, which would wait for it. Completions do not go by it.
+  store_relaxed<R>(&q.rung, end);
 }
 
 /// Takes what is ready behind `word`, one request after another, and answers `posted` as it will be
-/// once that is published.
+/// once that is published. The caller has acquired `posted` just now.
 template <Reach R, AnyQueue Q>
 PEAL_HD uint64_t take_ready(Q& q, uint64_t word) {
   const uint64_t before = word;
-  for (uint32_t taken = kReadyBatch; taken >= kReadyBatch;) {
-    const uint64_t from = posted_end(word);
-    uint32_t ready[kReadyBatch];
-    PEAL_UNROLL
-    for (uint32_t k = 0; k < kReadyBatch; ++k) {
-      ready[k] = load_batched<R>(&q.ready[(from + k) & q.mask]);
-    }
-    taken = 0;
-    uint32_t last_blocks = 0;
-    PEAL_UNROLL
-    for (uint32_t k = 0; k < kReadyBatch; ++k) {
-      if (k != taken || ready[k] == 0 || k > q.mask) continue;
-      taken += ready[k] & ((1u << Posted::kReadyLastShift) - 1);
-      last_blocks = ready[k] >> Posted::kReadyLastShift;
-    }
+  for (;;) {
+    uint32_t& ready = q.ready[posted_end(word) & q.mask];
+    const uint32_t found = load_neighbour(&ready);
+    if (found == 0) break;
     // Off again before the NIC hears of it: the next lap's lane comes behind its completion.
-    PEAL_NO_UNROLL
-    for (uint32_t k = 0; k < taken && k < kReadyBatch; ++k) {
-      store_relaxed<R>(&q.ready[(from + k) & q.mask], 0u);
-    }
-    if (taken != 0) word = posted_word(from + taken, last_blocks);
+    store_relaxed<R>(&ready, 0u);
+    word = posted_word(posted_end(word) + (found & ((1u << Posted::kReadyLastShift) - 1)),
+                       found >> Posted::kReadyLastShift);
   }
   // kPostedBeforeRing: what the lanes wrote before they said that it is ready.
-  if (word != before) acquire_batch<Edge::kRingAfterPosted>();
+  if (word != before) acquire_batch<R, Edge::kRingAfterPosted>();
   return word;
 }
 

@@ -97,4 +97,15 @@ template <class Q>
 concept AnyQueue =
     Nic<typename Q::Model> && std::derived_from<Q, BasicSendQueue<typename Q::Model>>;
 
+/// What posting to a queue and waiting for it ask of its fixed part: read once and kept, since
+/// behind an acquire each load goes to memory again.
+template <AnyQueue Q>
+struct Fixed {
+  typename Q::Model::WorkQueue nic;
+  uint32_t mask;
+
+  PEAL_HD static Fixed of(const Q& q) { return {q.nic, q.mask}; }
+  PEAL_HD uint64_t depth() const { return uint64_t{mask} + 1; }
+};
+
 }  // namespace peal::nic

@@ -31,6 +31,17 @@ struct Alone {
   PEAL_DEVICE bool share(bool have, uint64_t*) const { return have; }
 };
 
+/// True of the requests with which a post keeps the queue's fixed part over its reservation: puts.
+/// With others the registers would be too many for blocks of 1,024 threads (registers_test.py).
+template <class... Requests>
+inline constexpr bool kKeepsFixed = false;
+template <>
+inline constexpr bool kKeepsFixed<Write> = true;
+template <uint32_t N>
+inline constexpr bool kKeepsFixed<WriteInline<N>> = true;
+template <class Request>
+inline constexpr bool kKeepsFixed<MayCombine<Request>> = true;
+
 /// Posts the requests of each lane of `group`. Returns a ticket for the whole group's work. Takes
 /// copies, which are in memory while it waits.
 template <Reach R, Rings kRings = Rings::kNow, AnyQueue Q, class Group, class... Requests>
@@ -40,14 +51,20 @@ PEAL_DEVICE BasicTicket<Q> post(Q& queue, Group group, Requests... requests) {
   const RingLayout<Q, Group, Requests...> layout(*q, group, requests...);
   uint64_t first = 0;
   Status reserved = Status::kOk;
+  Fixed<Q> fixed = Fixed<Q>::of(*q);
   if (group.leader())
-    reserved = reserve<R>(*q, layout.blocks(group), &first, q, group, requests...);
+    reserved = reserve<R>(*q, fixed, layout.blocks(group), &first, q, group, requests...);
   if (!group.share(reserved == Status::kOk, &first)) {
     // A lane that gave up may find the error record claimed by another and not yet written.
     const Status why = stop_status<R>(*q);
     return Posts{q, 0, why != Status::kOk ? why : Status::kTimeout};
   }
-  layout.write(*q, first, group, requests...);
+  if ((first & kReadAnew) != 0) {
+    first &= ~kReadAnew;
+    if constexpr (kKeepsFixed<Requests...>) fixed = Fixed<Q>::of(*q);
+  }
+  if constexpr (!kKeepsFixed<Requests...>) fixed = Fixed<Q>::of(*q);
+  layout.write({*q, fixed}, first, group, requests...);
   group.template sync<Edge::kGroupBeforePublish>();  // every lane's stores precede the leader's
                                                      // publication
   const uint32_t blocks = layout.blocks(group);

@@ -29,28 +29,44 @@
 
 namespace peal::nic {
 
+/// Flag of what reserve() answers: the queue's fixed part is no longer what it was.
+inline constexpr uint64_t kReadAnew = uint64_t{1} << 63;
+
 template <Reach R, AnyQueue Q>
 PEAL_COLD Status wait_for_room(Q& q, uint64_t end);
 
 /// Claims `blocks` blocks and returns the index of the first. Waits while the queue is full, after
 /// ringing what is published: a full queue of unrung work would wait for itself. On a status other
 /// than kOk nothing may be written. What is `kept` is in memory while it waits (base/call.h).
+/// After a wait `fixed` is read again, since the queue may have been connected meanwhile, and
+/// `first` has kReadAnew, for lanes that did not reserve.
 ///
 /// What an older `completed` has room for, there is room for. So it is read ahead of the
-/// reservation, on the way with the status: behind an acquire each load goes to memory again. Who
-/// is refused asks for the status again, which acquires the error's record.
+/// reservation, and all words are under way at once: behind an acquire each load goes to memory
+/// again. Who is refused asks for the status again, which acquires the error's record.
 template <Reach R, AnyQueue Q, class... Kept>
-PEAL_HD Status reserve(Q& q, uint32_t blocks, uint64_t* first, Kept&... kept) {
+PEAL_HD Status reserve(Q& q, Fixed<Q>& fixed, uint32_t blocks, uint64_t* first, Kept&... kept) {
   const auto known = static_cast<Status>(load_relaxed<R>(&q.error.status));
-  // kDoneBeforeReuse: `completed` is acquired, so the NIC is done with the old contents of the
-  // slots.
-  const uint64_t completed = load_acquire<R, Edge::kDoneBeforeReuse>(&q.completed);
+  const uint64_t completed = load_batched<R>(&q.completed);
   // kMarkBeforeReserve: the mark of whoever found the queue unmarked.
   *first = fetch_add_acquire<R, Edge::kMarkBeforeReserve>(&q.reserved, uint64_t{blocks});
+  // kDoneBeforeReuse: `completed` is acquired, so the NIC is done with the old contents of the
+  // slots.
+  if constexpr (R != Reach::kLane) acquire_batch<R, Edge::kDoneBeforeReuse>();
   const uint64_t end = *first + blocks;
-  if (end - 1 - completed <= q.mask) return known;
+  if (end - 1 - completed <= fixed.mask) return known;
   const Status status = parked([&] { return wait_for_room<R>(q, end); }, *first, kept...);
-  *first &= kReservedCount;
+  *first = (*first & kReservedCount) | kReadAnew;
+  fixed = Fixed<Q>::of(q);
+  return status;
+}
+
+/// The same, for who writes through the queue itself.
+template <Reach R, AnyQueue Q>
+PEAL_HD Status reserve(Q& q, uint32_t blocks, uint64_t* first) {
+  Fixed<Q> fixed = Fixed<Q>::of(q);
+  const Status status = reserve<R>(q, fixed, blocks, first);
+  *first &= ~kReadAnew;
   return status;
 }
 
@@ -89,9 +105,9 @@ PEAL_COLD Status wait_for_room(Q& q, uint64_t end) {
   SpinEnd why = spin_until(
       q.timeout_ns,
       [&] {
-        seen = look<R>(q);
-        return seen.failed ||
-               end - load_acquire<R, Edge::kDoneBeforeReuse>(&q.completed) <= q.depth();
+        auto completed = load_acquire<R, Edge::kDoneBeforeReuse>(&q.completed);
+        seen = look<R>(q, q.nic, completed);
+        return seen.failed || end - completed <= q.depth();
       },
       [&] {
         waiting.look(what);
@@ -119,12 +135,15 @@ template <Reach R, WaitKind K = WaitKind::kCompletion, AnyQueue Q>
 [[nodiscard]] PEAL_HD Status wait_completed(Q& q, uint64_t index) {
   Waiting waiting(&q.waits);
   Polled seen;
+  const typename Q::Model::WorkQueue nic =
+      q.nic;  // behind an acquire it is loaded from memory again
+  uint64_t completed = load_acquire<R, Edge::kResultBeforeWait>(&q.completed);
   SpinEnd end = spin_until(
       q.timeout_ns,
       [&] {
-        if (load_acquire<R, Edge::kResultBeforeWait>(&q.completed) > index) return true;
-        seen = look<R>(q);
-        return seen.failed || load_acquire<R, Edge::kResultBeforeWait>(&q.completed) > index;
+        if (completed > index) return true;
+        seen = look_again<R, Edge::kResultBeforeWait>(q, nic, completed);
+        return seen.failed || completed > index;
       },
       [&] {
         if constexpr (K == WaitKind::kQuiet) {

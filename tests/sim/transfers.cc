@@ -202,24 +202,27 @@ void host_fetches(simt::Simulation& sim) {
   run_clean(sim, job);
 }
 
-/// Two lanes whose fetches are 128 tickets apart have the same landing cell.
+/// Two lanes whose fetches are 128 tickets apart have the same landing cell. The second is one that
+/// another lane posts for, whose reservation acquires nothing for it.
 void landing_cells(simt::Simulation& sim) {
   JobOptions options = any_options(sim.random());
   Job job(sim, options);
   bool first_has_ticket = false;
-  for (uint32_t i = 0; i < 2; ++i) *job.at<uint64_t>(1, kWords, i) = tagged(1, i, 0);
+  for (uint32_t i = 0; i < 3; ++i) *job.at<uint64_t>(1, kWords, i) = tagged(1, i, 0);
   SendQueue& q = job.queue(0, 1);
-  job.launch(0, {2, 1}, [&] {
+  job.launch(0, {2, 2}, [&] {
     const Context ctx = job.context<Reach::kGpu>(0);
-    const uint32_t mine = block_in_grid();
-    if (mine == 1) {
-      // As if 127 others had come and gone.
+    const uint32_t mine = block_in_grid() + thread_in_block();
+    if (block_in_grid() == 0 && mine == 1) return;
+    if (block_in_grid() == 1 && mine == 1) {
+      // As if 126 others had come and gone.
       while (!first_has_ticket) {
         first_has_ticket = load_relaxed<Reach::kGpu>(&q.landing_ticket) != 0;
         relax();
       }
-      fetch_add_relaxed<Reach::kGpu>(&q.landing_ticket, uint64_t{kLandingCells - 1});
+      fetch_add_relaxed<Reach::kGpu>(&q.landing_ticket, uint64_t{kLandingCells - 2});
     }
+    if (block_in_grid() == 1) warp.sync();
     const auto old = atomic_fetch_add(ctx, job.at<uint64_t>(0, kWords, mine), 1, 1);
     must(old.status, "atomic_fetch_add");
     expect_equal(old.value, tagged(1, mine, 0), "value of atomic_fetch_add");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The send queue on its own: reserve, write, hand over, ring, wait. kPostedBeforeRing,
-// kRecordBeforeSecondDoorbell, kDoneBeforeReuse, kRungBeforePoll, kReadyBeforeWanted.
+// kRecordBeforeSecondDoorbell, kDoneBeforeReuse, kReadyBeforeWanted.
 //
 // The fake NIC complains of everything a real one would trip over: a doorbell record that goes
 // back, a slot whose WQE has another index, a WQE half announced.
