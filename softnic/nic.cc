@@ -140,22 +140,17 @@ bool SoftwareNic::wants_gpu(bool memory_of_gpu) const {
   return memory_of_gpu && !kept_on_cpu_ && udp_ == nullptr && !cpu_->control.has_queues();
 }
 
-bool SoftwareNic::admit(const void* address, MemoryUse use) {
+bool SoftwareNic::admit(const void* address) {
   const bool of_gpu = exporter_->owns(address);
   if (!decided_ && wants_gpu(of_gpu)) move_to_gpu(address);
   decided_ = true;
   if (on_gpu()) {
     if (of_gpu) return true;
     throw std::runtime_error(
-        "memory of the host, and this NIC runs on a GPU, which reaches GPU "
-        "memory only");
+        "memory of the host, and this NIC runs on a GPU (PEAL_SOFTNIC_ENGINE=gpu, or its first "
+        "memory was a GPU's), which reaches GPU memory only: PEAL_SOFTNIC_ENGINE=cpu serves both");
   }
   if (!of_gpu) return false;
-  if (use == MemoryUse::kQueue) {
-    throw std::runtime_error(
-        "a queue in GPU memory, and this NIC runs on the CPU (PEAL_SOFTNIC_ENGINE=cpu, "
-        "PEAL_SOFTNIC_UDP, or its first memory or queue was not a GPU's)");
-  }
   if (copier_ == nullptr) copier_ = copier_for(*exporter_, address);
   return true;
 }
@@ -164,7 +159,7 @@ void SoftwareNic::keep_on_cpu() {
   if (on_gpu() || settings_.engine == EngineChoice::kGpu) {
     throw std::runtime_error(
         "queues in host memory, and this NIC runs on a GPU (PEAL_SOFTNIC_ENGINE=gpu, or its first "
-        "memory was a GPU's)");
+        "memory was a GPU's): PEAL_SOFTNIC_ENGINE=cpu serves both");
   }
   kept_on_cpu_ = true;
 }
@@ -264,16 +259,13 @@ std::shared_ptr<std::byte> SoftwareNic::gpu_page(size_t bytes) const {
   return on_gpu() ? exporter_->allocate(bytes, home_) : nullptr;
 }
 
-/// What an engine on the CPU does not load and store has a mark.
-Key SoftwareNic::as_engine_has(const Key& config) const {
-  if (on_gpu() || !exporter_->owns(config.memory)) return config;
-  Key marked = config;
-  marked.memory = with_mark(config.memory);
-  return marked;
+std::byte* SoftwareNic::as_engine_has(std::byte* memory) const {
+  return on_gpu() || !exporter_->owns(memory) ? memory : with_mark(memory);
 }
 
 Created SoftwareNic::register_memory(const Key& config) {
-  const Key key = as_engine_has(config);
+  Key key = config;
+  key.memory = as_engine_has(config.memory);
   const Created created = run(RegisterMemory{key});
   if (!created.refusal.refused() && !on_gpu() && !in_gpu(key.memory)) {
     cpu_->share(SharedRegion::of(created.number, config.memory, config.bytes));
@@ -282,7 +274,8 @@ Created SoftwareNic::register_memory(const Key& config) {
 }
 Refusal SoftwareNic::change_memory(uint32_t key, const Key& config) {
   if (on_gpu()) return only_on_cpu("an engine on a GPU changes no memory keys");
-  const Key changed = as_engine_has(config);
+  Key changed = config;
+  changed.memory = as_engine_has(config.memory);
   const Refusal refusal = cpu_->control.change_memory(key, changed);
   if (!refusal.refused()) {
     cpu_->take_back(key);

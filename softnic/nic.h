@@ -35,9 +35,6 @@ class Client;
 class Exporter;
 }  // namespace gpu
 
-/// What memory is to hold.
-enum class MemoryUse : uint8_t { kData, kQueue };
-
 /// A device's NIC. Opened by the device's first context, closed with the last.
 class SoftwareNic {
  public:
@@ -76,15 +73,19 @@ class SoftwareNic {
   /// Asked for each range before it is first registered or used as a queue. True when it is a
   /// GPU's: then this process cannot tell whether all of the range is valid. The first answer
   /// decides which engine runs (setting PEAL_SOFTNIC_ENGINE): no other control call may run
-  /// meanwhile. An engine on the CPU has data in a GPU's memory copied
-  /// (softnic/engine/gpu_memory.h), and no queues there; one on a GPU reaches GPUs' memory only.
+  /// meanwhile. An engine on the CPU has data and queues in a GPU's memory copied
+  /// (softnic/engine/gpu_memory.h); one on a GPU reaches GPUs' memory only.
   /// Throws std::runtime_error naming the cause when the GPU engine does not start, or the range is
   /// out of reach of the one that runs.
-  bool admit(const void* address, MemoryUse use);
+  bool admit(const void* address);
 
   /// From now on auto means the CPU: queues will be in the host's memory. Throws
   /// std::runtime_error once the engine runs on a GPU.
   void keep_on_cpu();
+
+  /// What the configurations of keys and queues call memory that was admitted: an engine on the CPU
+  /// has a mark on a GPU's, which it does not load and store.
+  std::byte* as_engine_has(std::byte* memory) const;
 
   /// True for memory that a GPU driver of this process has allocated on a GPU.
   bool is_gpu_memory(const void* address) const;
@@ -177,7 +178,6 @@ class SoftwareNic {
 
   bool wants_gpu(bool memory_of_gpu) const;
   void move_to_gpu(const void* address);
-  Key as_engine_has(const Key& config) const;
 
   Settings settings_;
   PresentedDevice device_;
@@ -186,7 +186,7 @@ class SoftwareNic {
   std::vector<GidTableEntry> gids_;
   Router router_;
   std::unique_ptr<gpu::Exporter> exporter_;
-  std::shared_ptr<GpuCopier> copier_;  // null until data in a GPU's memory is admitted
+  std::shared_ptr<GpuCopier> copier_;  // null until a GPU's memory is admitted
   std::unique_ptr<CpuEngine> cpu_;     // until the GPU takes over
   std::unique_ptr<gpu::Client> gpu_;
   int home_ = 0;  // GPU of the memory that decided for one, which may be gone since

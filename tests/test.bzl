@@ -87,13 +87,19 @@ def by_record_tests(names, args = [], **kwargs):
         )
 
 def gpu_memory_tests(names, **kwargs):
-    """X_gpu_memory_test: X_test with all that it registers taken for memory of a GPU."""
-    for name in names:
-        native.sh_test(
-            name = name.replace("_tests", "_gpu_memory_test"),
-            size = "medium",
-            srcs = ["//tests/support:gpu_memory.sh"],
-            args = ["$(rootpath :%s)" % name],
-            data = [":" + name],
-            **kwargs
-        )
+    """X_tests, with memory of a GPU taken to be all that it registers, its queues, or both; the last by records as well."""
+    for suffix, variables in {
+        "_gpu_memory_test": "PEAL_TEST_REGIONS",
+        "_gpu_queues_test": "PEAL_TEST_QUEUES",
+        "_all_in_gpu_test": "PEAL_TEST_REGIONS,PEAL_TEST_QUEUES",
+        "_all_in_gpu_by_record_test": "PEAL_TEST_REGIONS,PEAL_TEST_QUEUES,PEAL_SOFTNIC_DOORBELL=record",
+    }.items():
+        for name in names:
+            native.sh_test(
+                name = name.replace("_tests", suffix),
+                size = "medium",
+                srcs = ["//tests/support:gpu_memory.sh"],
+                args = [variables, "$(rootpath :%s)" % name],
+                data = [":" + name],
+                **kwargs
+            )

@@ -169,6 +169,10 @@ uint32_t Control::add(const QueuePairConfig& config) {
   qp.send_blocks = config.send_buffer == nullptr ? 0 : 1u << config.log_send_blocks;
   qp.receive_entries = config.receive_buffer == nullptr ? 0 : 1u << config.log_receive_entries;
   qp.receive_stride = mlx5::kSegmentBytes << config.log_receive_stride;
+  if (in_gpu(config.send_buffer)) {
+    fetched_[qpn].resize(size_t{qp.send_blocks} * mlx5::kWqebbBytes);
+    qp.fetched = fetched_[qpn].data();
+  }
   count_users(qp, 1);
   tables_.port.qp_count = tables_.qps.used();
   return qpn;
@@ -212,6 +216,8 @@ void Control::release_qp(uint32_t qpn) {
   if (faults_ != nullptr) faults_->forget(qpn);
   count_users(qp, -1);
   qp.exists = false;
+  qp.fetched = nullptr;
+  fetched_.erase(qpn);
   tables_.qps.release(qpn);
 }
 

@@ -32,7 +32,7 @@ PEAL_HD bool entry_waits(const CompletionQueue& cq, uint32_t consumed, Arm arm) 
   if (arm == Arm::kAny) return waiting != 0;
   for (uint64_t entry = cq.produced - waiting; entry != cq.produced; ++entry) {
     const std::byte* end = cq.buffer + ((entry & (entries - 1)) + 1) * cq.cqe_bytes;
-    const uint32_t tag = Be32::from_raw(load<uint32_t>(end - sizeof(Be32))).host();
+    const uint32_t tag = client_word(end - sizeof(Be32));
     const auto kind = static_cast<mlx5::CqeOpcode>(tag >> 4 & 0xf);
     const bool failed =
         kind == mlx5::CqeOpcode::kRequesterError || kind == mlx5::CqeOpcode::kResponderError;
@@ -42,7 +42,7 @@ PEAL_HD bool entry_waits(const CompletionQueue& cq, uint32_t consumed, Arm arm) 
 }
 
 PEAL_HD uint32_t arm_record(const CompletionQueue& cq) {
-  return Be32::from_raw(load<uint32_t>(cq.doorbell + sizeof(Be32))).host();
+  return client_word(cq.doorbell + sizeof(Be32));
 }
 
 /// Takes what the record says. Bits: 29 and 28 the sequence number, 24 solicited only.

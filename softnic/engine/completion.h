@@ -23,7 +23,7 @@ inline constexpr size_t kCqeSourceByte = 24;  // Completed::source
 /// True when the consumer has not made room. Only asked of queues that check overruns.
 PEAL_HD bool cq_full(const CompletionQueue& cq) {
   if (cq.doorbell == nullptr) return false;
-  const uint32_t consumed = Be32::from_raw(load<uint32_t>(cq.doorbell)).host() & 0xffffff;
+  const uint32_t consumed = client_word(cq.doorbell) & 0xffffff;
   const uint32_t waiting = (static_cast<uint32_t>(cq.produced) - consumed) & 0xffffff;
   return waiting >= 1u << cq.log_entries;
 }
@@ -62,9 +62,14 @@ PEAL_HD CqeWords cqe_words(const CqePlace& place, const Completed& done, uint64_
            pair(tag, last)}};
 }
 
-/// Writes the 64 bytes of a CQE, the last word last.
+/// Writes the 64 bytes of a CQE, the last word last: to a GPU's memory by a copy of its own, since
+/// the bytes of one copy come in any order.
 PEAL_HD void write_cqe(const CqePlace& place, const Completed& done, uint64_t now) {
   const CqeWords words = cqe_words(place, done, now);
+  if (in_gpu(place.at)) {
+    copy_by_gpu(place.at, words.word, 56, true);
+    return copy_by_gpu(place.at + 56, words.word + 7, 8);
+  }
   for (uint32_t i = 0; i < 7; ++i) store_relaxed<uint64_t>(place.at + i * 8, words.word[i]);
   store<uint64_t>(place.at + 56, words.word[7]);
 }

@@ -34,10 +34,29 @@ PEAL_HD Fault malformed() { return {mlx5::Syndrome::kLocalQpOperation, &Violatio
 
 PEAL_HD uint32_t blocks_of(uint32_t units) { return (units + kUnitsPerBlock - 1) / kUnitsPerBlock; }
 
+/// The ring as the engine reads it: the client's, or what it has fetched of one in a GPU's memory.
+PEAL_HD std::byte* ring_of(const QueuePair& qp) {
+  return in_gpu(qp.send_buffer) ? qp.fetched : qp.send_buffer;
+}
+
 /// Byte `offset` of the WQE at block `index`, which may lie beyond the ring's end.
 PEAL_HD std::byte* wqe_byte(const QueuePair& qp, uint64_t index, uint32_t offset) {
   const uint64_t ring_bytes = uint64_t{qp.send_blocks} * mlx5::kWqebbBytes;
-  return qp.send_buffer + ((index * mlx5::kWqebbBytes + offset) & (ring_bytes - 1));
+  return ring_of(qp) + ((index * mlx5::kWqebbBytes + offset) & (ring_bytes - 1));
+}
+
+/// Fetches `count` blocks that were posted, from block `index` on, where the engine cannot read
+/// them in their ring: once, when they are rung, as a NIC with room for all of them would.
+PEAL_HD void fetch_blocks(const QueuePair& qp, uint64_t index, uint32_t count) {
+  if (!in_gpu(qp.send_buffer)) return;
+  const uint32_t slot = static_cast<uint32_t>(index) & (qp.send_blocks - 1);
+  const uint32_t before_end = qp.send_blocks - slot;
+  const uint32_t first = count < before_end ? count : before_end;
+  const size_t at = size_t{slot} * mlx5::kWqebbBytes;
+  copy_by_gpu(qp.fetched + at, qp.send_buffer + at, size_t{first} * mlx5::kWqebbBytes,
+              first < count);
+  if (first == count) return;
+  copy_by_gpu(qp.fetched, qp.send_buffer, size_t{count - first} * mlx5::kWqebbBytes);
 }
 
 /// One 16-byte segment of the WQE, copied out. A segment never straddles the ring's end.
@@ -323,7 +342,7 @@ PEAL_HD bool gather(const Port& port, const QueuePair& qp, const Request& reques
       const uint32_t start = cursor.unit * mlx5::kSegmentBytes +
                              static_cast<uint32_t>(sizeof(mlx5::InlineHeader)) + cursor.inside;
       const std::byte* from = wqe_byte(qp, index, start);
-      const uint64_t contiguous = ring_bytes - static_cast<uint64_t>(from - qp.send_buffer);
+      const uint64_t contiguous = ring_bytes - static_cast<uint64_t>(from - ring_of(qp));
       if (take > contiguous) take = contiguous;
       payload.append(from, static_cast<uint32_t>(take));
     } else {

@@ -37,7 +37,7 @@ PEAL_HD void tell(Sender& send, uint16_t count) {
 }
 
 PEAL_HD uint16_t record_of(const QueuePair& qp) {
-  return static_cast<uint16_t>(Be32::from_raw(load<uint32_t>(&qp.doorbell->send)).host());
+  return static_cast<uint16_t>(client_word(&qp.doorbell->send));
 }
 
 /// Takes a value that was stored to a register of page `page`. The first words of a WQE, which

@@ -46,7 +46,7 @@ PEAL_HD bool rung(const Port& port, QueuePair& qp) {
     return !qp.send.doorbell_fault || !failed;
   }
   if (!failed || qp.receive_buffer == nullptr) return false;
-  const uint32_t received = Be32::from_raw(load<uint32_t>(&qp.doorbell->receive)).host();
+  const uint32_t received = client_word(&qp.doorbell->receive);
   return ((received ^ static_cast<uint32_t>(qp.receive.consumed)) & 0xffff) != 0;
 }
 

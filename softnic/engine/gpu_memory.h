@@ -3,7 +3,8 @@
 // A GPU's memory as the engine on a CPU has it: registered like the host's, but moved by the
 // GPU's copy engines, since no CPU loads or stores it.
 //
-//   Key::memory   address | kGpuMark    the engine copies by the process's copier where it meets it
+//   Key::memory, rings, CQs, records   address | kGpuMark   the engine copies by the process's
+//                                                           copier where it meets the mark
 //
 // The mark is a bit that no address of a process has: what is added to a marked address stays
 // marked, and code that forgets the mark faults instead of reading something else. The engine on a

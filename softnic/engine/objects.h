@@ -295,6 +295,7 @@ struct QueuePair : QueuePairConfig {
   uint32_t send_blocks = 0;
   uint32_t receive_entries = 0;                   // power of two
   uint32_t receive_stride = mlx5::kSegmentBytes;  // bytes from entry to entry
+  std::byte* fetched = nullptr;  // of a send queue in a GPU's memory: its blocks, as posted
 
   QueuePairAttributes attributes;
   QueueFaults faults;

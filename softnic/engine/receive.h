@@ -32,7 +32,7 @@ PEAL_HD bool is_send(mlx5::Opcode opcode) {
 PEAL_HD uint64_t receives_waiting(QueuePair& qp) {
   if (qp.receive_buffer == nullptr || qp.doorbell == nullptr) return 0;
   Receiver& receive = qp.receive;
-  const uint32_t record = Be32::from_raw(load<uint32_t>(&qp.doorbell->receive)).host();
+  const uint32_t record = client_word(&qp.doorbell->receive);
   const auto fresh = static_cast<uint16_t>(record - static_cast<uint32_t>(receive.posted));
   if (receive.posted + fresh - receive.consumed <= qp.receive_entries) receive.posted += fresh;
   return receive.posted - receive.consumed;

@@ -271,6 +271,7 @@ class Recovery {
       count_one(port_.violations.doorbell);
       send.doorbell_fault = true;
     } else {
+      fetch_blocks(qp, send.posted, fresh);
       send.posted += fresh;
     }
   }

@@ -54,7 +54,7 @@ PEAL_HD Claim fail_shared(Port& port, SharedReceiveQueue& srq, uint64_t& violati
 PEAL_HD Claim observe_shared(Port& port, SharedReceiveQueue& srq) {
   if (srq.failed) return Claim::kFailed;
   if (srq.buffer == nullptr) return Claim::kEmpty;
-  const uint32_t record = Be32::from_raw(load<uint32_t>(&srq.doorbell->receive)).host();
+  const uint32_t record = client_word(&srq.doorbell->receive);
   const auto fresh = static_cast<uint16_t>(record - static_cast<uint32_t>(srq.posted));
   if (srq.posted + fresh - srq.taken >= srq.entries) {
     return fail_shared(port, srq, port.violations.doorbell);

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "device/base/endian.h"
 #include "device/base/target.h"
 #include "softnic/engine/gpu_memory.h"
 
@@ -109,6 +110,12 @@ PEAL_HD T fetch(const std::byte* from) {
   T value;
   copy_bytes(&value, from, sizeof(T));
   return value;
+}
+
+/// A big-endian word of a client's queue or doorbell record, in host order: read in one piece, and
+/// before all that is read of the client after it.
+PEAL_HD uint32_t client_word(const void* at) {
+  return Be32::from_raw(fetch<uint32_t>(static_cast<const std::byte*>(at))).host();
 }
 
 /// Stores the T read from `from` at an aligned `to`, in one piece, after all earlier stores.

@@ -2,6 +2,7 @@
 //
 // CREATE_CQ, QUERY_CQ, MODIFY_CQ. The queue and its doorbell record lie in umems.
 #include "softnic/abi/core/devx.h"
+#include "softnic/engine/word.h"
 
 namespace peal::softnic::abi::devx {
 namespace {
@@ -71,10 +72,9 @@ void query_cq(const DevxCommand& command, CqObject& cq) {
   }
   auto produced = static_cast<uint32_t>(cq.nic().cq_produced(cq.number));
   context.set(cqc::kProducerCounter, produced);
-  if (devx != nullptr && devx->doorbell_on_gpu) return;  // nobody here can read the record
-  uint32_t consumed =
-      __atomic_load_n(reinterpret_cast<uint32_t*>(config.doorbell), __ATOMIC_RELAXED);
-  context.set(cqc::kConsumerCounter, Be32::from_raw(consumed).host());
+  // Nobody here can read the record that an engine on a GPU has.
+  if (devx != nullptr && devx->doorbell_on_gpu && cq.nic().on_gpu()) return;
+  context.set(cqc::kConsumerCounter, client_word(config.doorbell));
 }
 
 void modify_cq(const DevxCommand& command, CqObject& cq) {

@@ -2,8 +2,8 @@
 //
 // Protection domains, registrations, umems and UAR pages.
 //
-// An engine on the CPU reads and writes memory with CPU instructions, and has data in a GPU's
-// memory copied; what neither reaches is refused the way a kernel refuses memory it cannot pin:
+// An engine on the CPU reads and writes memory with CPU instructions, and has a GPU's memory
+// copied; what neither reaches is refused the way a kernel refuses memory it cannot pin:
 // EFAULT. An engine on a GPU takes a GPU's memory and no other.
 #include "softnic/abi/core/memory.h"
 
@@ -161,8 +161,8 @@ mlx5dv_devx_umem* register_umem(ibv_context* handle, const mlx5dv_devx_umem_in& 
   check_range(in.addr, in.size);
   auto umem = std::make_unique<Umem>(context);
   umem->on_gpu = require_reachable(context.nic(), in.addr, in.size,
-                                   (in.access & IBV_ACCESS_LOCAL_WRITE) != 0, MemoryUse::kQueue);
-  umem->memory = static_cast<std::byte*>(in.addr);
+                                   (in.access & IBV_ACCESS_LOCAL_WRITE) != 0);
+  umem->memory = context.nic().as_engine_has(static_cast<std::byte*>(in.addr));
   umem->bytes = in.size;
   umem->page = umem_page(in);
   umem->number = umem->umem_id = context.next_number();
@@ -192,10 +192,9 @@ std::unique_ptr<MrObject> make_region(ibv_pd* pd, Key key) {
   return region;
 }
 
-bool require_reachable(SoftwareNic& nic, const void* address, size_t bytes, bool writable,
-                       MemoryUse use) {
+bool require_reachable(SoftwareNic& nic, const void* address, size_t bytes, bool writable) {
   if (nic.device().refuses_any(kRefusePeermem) && nic.is_gpu_memory(address)) refuse(EFAULT);
-  if (nic.admit(address, use)) {
+  if (nic.admit(address)) {
     const std::byte* const end = nic.on_gpu() ? static_cast<const std::byte*>(address) + bytes - 1
                                               : asked_for_end(address, bytes);
     if (!nic.is_gpu_memory(end)) refuse(EFAULT);

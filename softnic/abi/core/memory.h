@@ -63,7 +63,7 @@ class MrObject : public NicObject<ObjectKind::kKey, &SoftwareNic::deregister_mem
 class Umem : public Object, public mlx5dv_devx_umem {
  public:
   explicit Umem(VerbsContext& of) : Object(ObjectKind::kUmem, of), mlx5dv_devx_umem{} {}
-  std::byte* memory = nullptr;
+  std::byte* memory = nullptr;  // as the engine has it
   uint64_t bytes = 0;
   uint64_t page = 0;    // by which the NIC knows it: queues begin at multiples of its 64th
   bool on_gpu = false;  // not to be touched by this process
@@ -92,8 +92,7 @@ Buffer allocate_queue(Pd* pd, size_t bytes, uint64_t resource_type);
 
 /// Throws EFAULT, or what SoftwareNic::admit throws, unless the NIC can use the range. True when it
 /// is a GPU's.
-bool require_reachable(SoftwareNic& nic, const void* address, size_t bytes, bool writable,
-                       MemoryUse use = MemoryUse::kData);
+bool require_reachable(SoftwareNic& nic, const void* address, size_t bytes, bool writable);
 
 /// Throws EFAULT unless every page of the range is mapped, and writable where asked.
 void require_mapped(const void* address, size_t bytes, bool writable);

@@ -64,6 +64,7 @@ struct Side {
   std::vector<CompletionQueue> cqs = std::vector<CompletionQueue>(2);
   std::unique_ptr<QueuePair[]> qps = std::make_unique<QueuePair[]>(2);
   std::unique_ptr<Port> port = std::make_unique<Port>();
+  std::vector<std::byte> fetched = std::vector<std::byte>(kBlocks * 64);
   uint64_t posted = 0;
   uint64_t seen = 0;
 
@@ -72,22 +73,23 @@ struct Side {
                .pd = 1,
                .access = kEverything,
                .bytes = memory.bytes(),
-               .memory = memory.data()};
+               .memory = as_registered(memory.data())};
     cqs[1].exists = cqs[1].ignore_overrun = true;
     cqs[1].cqn = 1;
     cqs[1].log_entries = 10;
-    cqs[1].buffer = cqes.data();
+    cqs[1].buffer = as_queue(cqes.data());
     std::memset(cqes.data(), 0xf0, cqes.bytes());
     QueuePair& qp = qps[1];
     qp.exists = true;
     qp.state = QpState::kReadyToSend;
     qp.qpn = kQpn;
     qp.pd = qp.send_cq = qp.receive_cq = 1;
-    qp.send_buffer = queue.data();
+    qp.send_buffer = as_queue(queue.data());
+    qp.fetched = fetched.data();
     qp.send_blocks = kBlocks;
-    qp.receive_buffer = memory.data();
+    qp.receive_buffer = as_queue(memory.data());
     qp.receive_entries = 1u << 15;
-    qp.doorbell = doorbell.as<mlx5::DoorbellRecord>();
+    qp.doorbell = as_queue(doorbell.as<mlx5::DoorbellRecord>());
     qp.attributes.access = kEverything;
     qp.attributes.atomic_mode = 3;
     qp.attributes.remote_qpn = kQpn;
@@ -132,7 +134,7 @@ struct Side {
     publish();
   }
   void publish() {
-    store<uint32_t>(&qp().doorbell->send, Be32(static_cast<uint32_t>(posted) & 0xffff).raw);
+    store<uint32_t>(&doorbell.as<mlx5::DoorbellRecord>()->send, Be32(static_cast<uint32_t>(posted) & 0xffff).raw);
   }
   bool room() { return posted - qp().send.retired + 4 <= kBlocks; }
   uint64_t completions() { return cqs[1].produced; }

@@ -45,13 +45,13 @@ class SharedReceive : public ::testing::Test {
   void SetUp() override {
     pd = control.run(AllocatePd{}).number;
     cqn = control
-              .run(CreateCq{{.buffer = cq_memory.data(), .log_entries = 4, .ignore_overrun = true}})
+              .run(CreateCq{{.buffer = as_queue(cq_memory.data()), .log_entries = 4, .ignore_overrun = true}})
               .number;
     memory_key = control
                      .run(RegisterMemory{{.pd = pd,
                                           .access = kLocalWrite,
                                           .bytes = memory.bytes(),
-                                          .memory = memory.data()}})
+                                          .memory = as_registered(memory.data())}})
                      .number;
     srqn = control.run(CreateSrq{config()}).number;
     ASSERT_NE(srqn, 0u);
@@ -60,10 +60,10 @@ class SharedReceive : public ::testing::Test {
 
   SharedReceiveConfig config() {
     return {.pd = pd,
-            .buffer = ring.data(),
+            .buffer = as_queue(ring.data()),
             .log_entries = 3,
             .log_stride = 1,
-            .doorbell = record.as<mlx5::DoorbellRecord>()};
+            .doorbell = as_queue(record.as<mlx5::DoorbellRecord>())};
   }
   void link(uint32_t index, uint32_t next) {
     auto* segment = ring.as<LinkSegment>(index * kStride);

@@ -68,6 +68,35 @@ class Pages {
   std::unique_ptr<std::byte, Free> memory_;
 };
 
+/// Memory of the host that counts as a GPU's (tests/support/gpu_memory.sh): an engine that touches
+/// it but by this copier faults. The bytes of one copy come in any order: here the last ones first.
+struct HostCopier : GpuCopier {
+  void copy(void* to, const void* from, size_t bytes, bool) override {
+    const size_t last = bytes < 8 ? bytes : 8;
+    const size_t first = bytes - last;
+    place(without_mark(to) + first, without_mark(from) + first, last);
+    place(without_mark(to), without_mark(from), first);
+  }
+};
+
+/// `memory`, as a GPU's where the variable says so.
+template <class T>
+T* as_variable_says(const char* variable, T* memory) {
+  const char* const set = std::getenv(variable);
+  if (set == nullptr || std::string_view(set) != "gpu") return memory;
+  static HostCopier copier;
+  gpu_copier = &copier;
+  return reinterpret_cast<T*>(with_mark(reinterpret_cast<std::byte*>(memory)));
+}
+/// What a key names; what is a queue, a CQ, a doorbell record.
+inline std::byte* as_registered(std::byte* memory) {
+  return as_variable_says("PEAL_TEST_REGIONS", memory);
+}
+template <class T>
+T* as_queue(T* memory) {
+  return as_variable_says("PEAL_TEST_QUEUES", memory);
+}
+
 /// What a completion says.
 struct SeenCqe {
   CqeOpcode kind = CqeOpcode::kInvalid;
@@ -97,8 +126,8 @@ class Cq {
         buffer_((size_t{options.cqe_bytes} << options.log_entries) + 4096),
         doorbell_(4096) {
     std::memset(buffer_.data(), options.fill, size_t{options.cqe_bytes} << options.log_entries);
-    const Created created = nic.create_cq({.buffer = buffer_.data(),
-                                           .doorbell = doorbell_.data(),
+    const Created created = nic.create_cq({.buffer = as_queue(buffer_.data()),
+                                           .doorbell = as_queue(doorbell_.data()),
                                            .log_entries = options.log_entries,
                                            .cqe_bytes = options.cqe_bytes,
                                            .collapsed = options.collapsed,
@@ -178,21 +207,6 @@ class Cq {
   uint64_t next_ = 0;
 };
 
-/// Memory of the host that counts as a GPU's (tests/support/gpu_memory.sh): an engine that touches
-/// it but by this copier faults.
-struct HostCopier : GpuCopier {
-  void copy(void* to, const void* from, size_t bytes, bool) override {
-    place(without_mark(to), without_mark(from), bytes);
-  }
-};
-
-inline std::byte* as_registered(std::byte* memory) {
-  const char* const set = std::getenv("PEAL_TEST_REGIONS");
-  if (set == nullptr || std::string_view(set) != "gpu") return memory;
-  static HostCopier copier;
-  gpu_copier = &copier;
-  return with_mark(memory);
-}
 
 /// Memory with a key on it; addresses are offsets unless `iova` says otherwise.
 struct Region {
@@ -328,11 +342,11 @@ class Qp {
     config.user_index = options.user_index;
     config.send_cq = options.sends ? send_cq.cqn : 0;
     config.receive_cq = options.receives ? receive_cq.cqn : 0;
-    if (options.sends) config.send_buffer = queue_.data();
+    if (options.sends) config.send_buffer = as_queue(queue_.data());
     config.log_send_blocks = options.log_blocks;
-    if (options.receives) config.receive_buffer = receive_queue_.data();
+    if (options.receives) config.receive_buffer = as_queue(receive_queue_.data());
     config.log_receive_entries = options.log_receives;
-    config.doorbell = doorbell_.as<mlx5::DoorbellRecord>();
+    config.doorbell = as_queue(doorbell_.as<mlx5::DoorbellRecord>());
     const Created created = nic.create_qp(config);
     EXPECT_FALSE(created.refusal.refused()) << created.refusal.reason;
     qpn = created.number;
