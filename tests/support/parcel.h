@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "softnic/engine/packet.h"
+#include "softnic/engine/word.h"
 
 namespace peal::softnic::testing {
 
@@ -20,7 +21,8 @@ struct Parcel {
     packet.payload = payload.bytes;
     for (uint32_t i = 0; i < payload.count; ++i) {
       const Payload::Chunk& chunk = payload.chunk[i];
-      bytes.insert(bytes.end(), chunk.memory, chunk.memory + chunk.bytes);
+      bytes.resize(bytes.size() + chunk.bytes);
+      copy_bytes(bytes.data() + bytes.size() - chunk.bytes, chunk.memory, chunk.bytes);
     }
     bytes.shrink_to_fit();
   }

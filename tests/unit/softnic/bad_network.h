@@ -111,7 +111,7 @@ struct Host {
   /// Makes `count` receive entries of `bytes` each, one behind the other from `at` on.
   void receive_into(uint64_t at, uint32_t bytes, uint32_t count) {
     QueuePair& qp = side.qp();
-    qp.receive_buffer = entries.data();
+    qp.receive_buffer = as_queue(entries.data());
     qp.receive_entries = 64;
     for (uint32_t i = 0; i < count; ++i) {
       const mlx5::DataSegment segment{Be32(bytes), Be32(Side::kKey),
@@ -119,7 +119,7 @@ struct Host {
       std::memcpy(entries.data() + (received + i) % 64 * 16, &segment, sizeof segment);
     }
     received += count;
-    store<uint32_t>(&qp.doorbell->receive, Be32(received & 0xffff).raw);
+    store<uint32_t>(&side.record().receive, Be32(received & 0xffff).raw);
   }
 
   Side side;

@@ -108,6 +108,7 @@ struct Side {
     port->key_count = port->cq_count = port->qp_count = 2;
   }
   QueuePair& qp() { return qps[1]; }
+  mlx5::DoorbellRecord& record() { return *doorbell.as<mlx5::DoorbellRecord>(); }
 
   /// Starts all running counts at `index`, as after that many blocks.
   void start_at(uint64_t index) {
@@ -134,7 +135,7 @@ struct Side {
     publish();
   }
   void publish() {
-    store<uint32_t>(&doorbell.as<mlx5::DoorbellRecord>()->send, Be32(static_cast<uint32_t>(posted) & 0xffff).raw);
+    store<uint32_t>(&record().send, Be32(static_cast<uint32_t>(posted) & 0xffff).raw);
   }
   bool room() { return posted - qp().send.retired + 4 <= kBlocks; }
   uint64_t completions() { return cqs[1].produced; }

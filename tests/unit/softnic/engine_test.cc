@@ -86,7 +86,7 @@ TEST_P(LossyWires, MixedRequestsKeepTheirOrder) {
 
 TEST_P(LossyWires, ImmediatesAreDeliveredOnce) {
   Pair pair(0.15, GetParam());
-  store<uint32_t>(&pair.b.qp().doorbell->receive, Be32(50).raw);
+  store<uint32_t>(&pair.b.record().receive, Be32(50).raw);
   for (uint32_t i = 0; i < 50; ++i) {
     while (!pair.a.room()) pair.step();
     Wqe wqe = write_inline<uint64_t>(0, Side::kKey, i);
