@@ -21,6 +21,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/unit/softnic/abi/gpu_support.h"
+
 namespace peal::softnic::abi_test {
 
 inline constexpr size_t kPage = 4096;
@@ -68,17 +70,6 @@ class Mailbox {
   std::vector<uint8_t> bytes_;
 };
 
-struct FreeMemory {
-  void operator()(uint8_t* memory) const { std::free(memory); }
-};
-using Pages = std::unique_ptr<uint8_t, FreeMemory>;
-
-inline Pages make_pages(size_t bytes) {
-  auto* memory = static_cast<uint8_t*>(std::aligned_alloc(kPage, bytes));
-  std::memset(memory, 0, bytes);
-  return Pages(memory);
-}
-
 /// Rings as libmlx5 does: with the first words of the last WQE.
 inline void ring(void* reg, const void* wqe) {
   uint64_t value = 0;
@@ -118,7 +109,7 @@ class SoftnicAbi : public ::testing::Test {
     ASSERT_NE(pd, nullptr);
     uar = mlx5dv_devx_alloc_uar(context, MLX5DV_UAR_ALLOC_TYPE_BF);
     ASSERT_NE(uar, nullptr);
-    memory = make_pages(kUmemBytes);
+    memory = make_pages(kUmemBytes, queues_in_gpu());
     umem = mlx5dv_devx_umem_reg(context, memory.get(), kUmemBytes, IBV_ACCESS_LOCAL_WRITE);
     ASSERT_NE(umem, nullptr);
     ASSERT_EQ(mlx5dv_devx_query_eqn(context, 0, &eqn), 0);
