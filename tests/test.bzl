@@ -86,24 +86,18 @@ def by_record_tests(names, args = [], **kwargs):
             **kwargs
         )
 
-_IN_GPU = {
-    "_gpu_memory_test": "PEAL_TEST_REGIONS",
-    "_gpu_queues_test": "PEAL_TEST_QUEUES",
-    "_all_in_gpu_test": "PEAL_TEST_REGIONS,PEAL_TEST_QUEUES",
-    "_all_in_gpu_by_record_test": "PEAL_TEST_REGIONS,PEAL_TEST_QUEUES,PEAL_SOFTNIC_DOORBELL=record",
-}
+# Regions, queues or both in memory of a GPU; the last by records as well.
+_IN_GPU = "PEAL_TEST_REGIONS PEAL_TEST_QUEUES PEAL_TEST_REGIONS,PEAL_TEST_QUEUES " + \
+          "PEAL_TEST_REGIONS,PEAL_TEST_QUEUES,PEAL_SOFTNIC_DOORBELL=record"
 
 def gpu_memory_tests(names, variants = _IN_GPU, **kwargs):
-    """X_tests, with memory of a GPU taken to be all that it registers, its queues, or both; the last by records as well.
-
-    variants: suffix of a test -> what is set for it."""
-    for suffix, variables in variants.items():
-        for name in names:
-            native.sh_test(
-                name = name.replace("_tests", suffix),
-                size = "medium",
-                srcs = ["//tests/support:gpu_memory.sh"],
-                args = [variables, "$(rootpath :%s)" % name],
-                data = [":" + name],
-                **kwargs
-            )
+    """X_gpu_memory_test: X_tests once for each of `variants`, which say what is taken for memory of a GPU."""
+    for name in names:
+        native.sh_test(
+            name = name.replace("_tests", "_gpu_memory_test"),
+            size = "medium",
+            srcs = ["//tests/support:gpu_memory.sh"],
+            args = ["'%s'" % variants, "$(rootpath :%s)" % name],
+            data = [":" + name],
+            **kwargs
+        )

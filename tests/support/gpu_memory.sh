@@ -1,16 +1,23 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# gpu_memory.sh VARIABLES PROGRAM [ARGUMENTS]: a test of the NIC in which what the VARIABLES name
-# counts as memory of a GPU, which the engine has copied (tests/unit/softnic/support.h):
-# PEAL_TEST_REGIONS, PEAL_TEST_QUEUES or both with a comma between. Others are set as they stand.
-IFS=,
-for each in $1; do
-  case $each in
-    *=*) export "${each?}" ;;
-    *) export "$each=gpu" ;;
-  esac
-done
-unset IFS
+# gpu_memory.sh VARIANTS PROGRAM [ARGUMENTS]: runs a test of the NIC once for each of the VARIANTS,
+# between which are spaces. One is names of variables with commas between: what PEAL_TEST_REGIONS
+# and PEAL_TEST_QUEUES name counts as memory of a GPU, which the engine has copied
+# (tests/unit/softnic/support.h); NAME=VALUE is set as it stands.
+variants=$1
 shift
-exec "$@"
+for variant in $variants; do
+  echo "$variant"
+  (
+    IFS=,
+    for each in $variant; do
+      case $each in
+        *=*) export "${each?}" ;;
+        *) export "$each=gpu" ;;
+      esac
+    done
+    unset IFS
+    exec "$@"
+  ) || exit
+done

@@ -267,16 +267,25 @@ TEST_F(RuntimeOnGpu, FencesAsFarAsItIsAsked) {
 
 TEST_F(RuntimeOnGpu, SaysWhyTheNicDoesNotRunThere) {
   config_.transport = TransportKind::kIbgda;
-  for (const auto& [variable, value] :
-       {std::pair{"PEAL_SOFTNIC_ENGINE_PROGRAM", "/nowhere"}, {"PEAL_SOFTNIC_ENGINE", "cpu"}}) {
-    bootstrap::run_processes(1, [&](Bootstrap& group) {
-      ::setenv(variable, value, 1);
-      // A fabric of its own: the engine of the test before may not have left its yet.
-      ::setenv("PEAL_SOFTNIC_FABRIC", std::to_string(::getpid()).c_str(), 1);
-      const std::string text = error_of([&] { start(group); }).what();
-      return text.find(value) != std::string::npos ? 0 : 1;
-    });
-  }
+  bootstrap::run_processes(1, [&](Bootstrap& group) {
+    ::setenv("PEAL_SOFTNIC_ENGINE_PROGRAM", "/nowhere", 1);
+    // A fabric of its own: the engine of the test before may not have left its yet.
+    ::setenv("PEAL_SOFTNIC_FABRIC", std::to_string(::getpid()).c_str(), 1);
+    const std::string text = error_of([&] { start(group); }).what();
+    return text.find("/nowhere") != std::string::npos ? 0 : 1;
+  });
+}
+
+TEST_F(RuntimeOnGpu, DrivesQueuesThereByTheEngineOnCpus) {
+  config_.transport = TransportKind::kIbgda;
+  const auto on_cpu = [](int) { ::setenv("PEAL_SOFTNIC_ENGINE", "cpu", 1); };
+  on_gpus(
+      2,
+      [](Runtime& pe) {
+        const int result = send_around(pe);
+        return pe.transport() == std::string("ibgda") && pe.nic() == "softnic-cpu" ? result : 50;
+      },
+      on_cpu);
 }
 
 TEST_F(RuntimeOnGpu, ReachesGpusThatItCannotSee) {

@@ -47,7 +47,6 @@ struct Devx {
 class GpuQueues : public SoftnicAbi, public ::testing::WithParamInterface<std::tuple<bool, bool>> {
  protected:
   void SetUp() override {
-    setenv("PEAL_SOFTNIC_ENGINE", "cpu", 1);
     SoftnicAbi::SetUp();
     queues = make_pages(kUmemBytes, std::get<0>(GetParam()));
     umem = mlx5dv_devx_umem_reg(context, queues.get(), kUmemBytes, IBV_ACCESS_LOCAL_WRITE);
@@ -57,11 +56,6 @@ class GpuQueues : public SoftnicAbi, public ::testing::WithParamInterface<std::t
     ASSERT_NE(mr, nullptr) << std::strerror(errno);
     copies = FakeGpu::get().state.copies;
   }
-  void TearDown() override {
-    SoftnicAbi::TearDown();
-    unsetenv("PEAL_SOFTNIC_ENGINE");
-  }
-
   /// CREATE_CQ and CREATE_QP at page `number` of the umem; the queue pair has 8 receive entries.
   Devx make(uint64_t number, bool checks_overrun = false) {
     Devx made = {.place = number * kPage};
@@ -185,6 +179,7 @@ class GpuQueues : public SoftnicAbi, public ::testing::WithParamInterface<std::t
               0);
   }
 
+  const EngineOnCpus engine;
   Pages queues;
   Pages data;
   ibv_mr* mr = nullptr;
@@ -302,14 +297,10 @@ INSTANTIATE_TEST_SUITE_P(Places, GpuQueues,
 class GpuUmem : public SoftnicAbi {
  protected:
   void SetUp() override {
-    setenv("PEAL_SOFTNIC_ENGINE", "cpu", 1);
     SoftnicAbi::SetUp();
     gpu = make_pages(4 * kPage, true);
   }
-  void TearDown() override {
-    SoftnicAbi::TearDown();
-    unsetenv("PEAL_SOFTNIC_ENGINE");
-  }
+  const EngineOnCpus engine;
   Pages gpu;
 };
 

@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <new>
+#include <string>
 #include <string_view>
 
 #include "tests/support/fake_cuda.h"
@@ -46,8 +48,8 @@ class FakeGpu {
     function<int(void*)>("cuCtxSetCurrent")(context);
   }
 
-  int (*allocate_)(unsigned long long*, size_t) =
-      function<int(unsigned long long*, size_t)>("cuMemAlloc_v2");
+  int (*allocate_)(unsigned long long*,
+                   size_t) = function<int(unsigned long long*, size_t)>("cuMemAlloc_v2");
   int (*release_)(unsigned long long) = function<int(unsigned long long)>("cuMemFree_v2");
 };
 
@@ -70,6 +72,25 @@ inline Pages make_pages(size_t bytes, bool gpu = false) {
   std::memset(memory, 0, bytes);
   return Pages(memory);
 }
+
+/// While it lives the engine is the one on CPUs.
+class EngineOnCpus {
+ public:
+  EngineOnCpus() { setenv(kName, "cpu", 1); }
+  ~EngineOnCpus() {
+    if (before_.empty()) {
+      unsetenv(kName);
+    } else {
+      setenv(kName, before_.c_str(), 1);
+    }
+  }
+  EngineOnCpus(const EngineOnCpus&) = delete;
+  EngineOnCpus& operator=(const EngineOnCpus&) = delete;
+
+ private:
+  static constexpr const char* kName = "PEAL_SOFTNIC_ENGINE";
+  const std::string before_ = std::getenv(kName) == nullptr ? "" : std::getenv(kName);
+};
 
 /// Where the umem of a test lies: set by tests/support/gpu_memory.sh.
 inline bool queues_in_gpu() {
