@@ -159,7 +159,7 @@ class Control {
   FaultPlan coming_;  // as far as its parts have come
   Table<Counted> domains_{1, 1u << 15};
   std::vector<uint8_t> variants_;  // low byte of the key last given to an index
-  std::unordered_map<uint32_t, std::vector<KeyEntry>> entries_;  // of indirect keys, by index
+  std::unordered_map<uint32_t, std::vector<KeyEntry>> entries_;   // of indirect keys, by index
   std::unordered_map<uint32_t, std::vector<std::byte>> fetched_;  // QueuePair::fetched, by number
   WakingQueue<AsyncEvent> events_{EFD_NONBLOCK};
   std::vector<Armed> armed_;

@@ -67,7 +67,7 @@ class CudaExporter : public Exporter {
   std::vector<Exported> export_range(const void* address, uint64_t bytes) const override {
     if (!owns(address)) {
       throw ExportError("the GPU engine reaches GPU memory only (cudaMalloc, cuMemCreate), and " +
-                        text_of(address) + " is none");
+                        text_of(address) + " is none: PEAL_SOFTNIC_ENGINE=cpu serves both");
     }
     std::vector<Exported> all;
     const DevicePointer end = device_pointer(address) + bytes;

@@ -160,8 +160,8 @@ mlx5dv_devx_umem* register_umem(ibv_context* handle, const mlx5dv_devx_umem_in& 
   if ((in.access & ~(kUmemAccess | unsigned{IBV_ACCESS_RELAXED_ORDERING})) != 0) refuse(EINVAL);
   check_range(in.addr, in.size);
   auto umem = std::make_unique<Umem>(context);
-  umem->on_gpu = require_reachable(context.nic(), in.addr, in.size,
-                                   (in.access & IBV_ACCESS_LOCAL_WRITE) != 0);
+  umem->on_gpu =
+      require_reachable(context.nic(), in.addr, in.size, (in.access & IBV_ACCESS_LOCAL_WRITE) != 0);
   umem->memory = context.nic().as_engine_has(static_cast<std::byte*>(in.addr));
   umem->bytes = in.size;
   umem->page = umem_page(in);

@@ -45,7 +45,8 @@ class SharedReceive : public ::testing::Test {
   void SetUp() override {
     pd = control.run(AllocatePd{}).number;
     cqn = control
-              .run(CreateCq{{.buffer = as_queue(cq_memory.data()), .log_entries = 4, .ignore_overrun = true}})
+              .run(CreateCq{
+                  {.buffer = as_queue(cq_memory.data()), .log_entries = 4, .ignore_overrun = true}})
               .number;
     memory_key = control
                      .run(RegisterMemory{{.pd = pd,

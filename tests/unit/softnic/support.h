@@ -207,7 +207,6 @@ class Cq {
   uint64_t next_ = 0;
 };
 
-
 /// Memory with a key on it; addresses are offsets unless `iova` says otherwise.
 struct Region {
   Region(SoftwareNic& nic, uint32_t pd, size_t bytes, uint32_t access = kEverything,

@@ -175,7 +175,7 @@ class Gdaki : public SoftnicAbi {
     return mlx5dv_devx_get_event(channel, &seen, sizeof seen) < 0 ? 0 : seen.cookie;
   }
 
-  const EngineOnCpus engine;
+  const Setting engine{"PEAL_SOFTNIC_ENGINE", "cpu"};
   const int no_dmabuf = open("/dev/null", O_RDONLY | O_CLOEXEC);
   mlx5dv_devx_event_channel* channel = nullptr;
   mlx5dv_devx_uar* shared = nullptr;  // of CQs

@@ -3,6 +3,7 @@
 // Queues and data in a GPU's memory and in the host's, in every mixture, on one device of the
 // engine on CPUs. GPU 0 is a stand-in's: see gpu_support.h.
 #include <poll.h>
+#include <unistd.h>
 
 #include <string>
 #include <tuple>
@@ -179,7 +180,7 @@ class GpuQueues : public SoftnicAbi, public ::testing::WithParamInterface<std::t
               0);
   }
 
-  const EngineOnCpus engine;
+  const Setting engine{"PEAL_SOFTNIC_ENGINE", "cpu"};
   Pages queues;
   Pages data;
   ibv_mr* mr = nullptr;
@@ -300,7 +301,7 @@ class GpuUmem : public SoftnicAbi {
     SoftnicAbi::SetUp();
     gpu = make_pages(4 * kPage, true);
   }
-  const EngineOnCpus engine;
+  const Setting engine{"PEAL_SOFTNIC_ENGINE", "cpu"};
   Pages gpu;
 };
 
@@ -314,6 +315,51 @@ TEST_F(GpuUmem, EndsWhereTheMemoryDoes) {
   const size_t beyond = size_t{8} << 20;
   EXPECT_EQ(mlx5dv_devx_umem_reg(context, gpu.get(), beyond, IBV_ACCESS_LOCAL_WRITE), nullptr);
   EXPECT_EQ(errno, EFAULT);
+}
+
+/// The engine on a GPU, with a thread in place of its kernel.
+class EngineOfGpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    context = ibv_open_device(first_device());
+    ASSERT_NE(context, nullptr);
+    pd = ibv_alloc_pd(context);
+    gpu = make_pages(kPage, true);
+    host = make_pages(kPage);
+    ASSERT_NE(ibv_reg_mr(pd, gpu.get(), kPage, kRights), nullptr);
+  }
+  void TearDown() override { EXPECT_EQ(ibv_close_device(context), 0); }
+
+  const Setting engine{"PEAL_SOFTNIC_ENGINE", "gpu"};
+  const Setting program{"PEAL_SOFTNIC_ENGINE_PROGRAM",
+                        built("tests/support/peal_softnic_engine_on_cpu").string()};
+  const Setting fabric{"PEAL_SOFTNIC_FABRIC", "refuses-" + std::to_string(getpid())};
+  ibv_context* context = nullptr;
+  ibv_pd* pd = nullptr;
+  Pages gpu;
+  Pages host;
+};
+
+TEST_F(EngineOfGpu, NamesTheOneThatServesBoth) {
+  const auto says = [](const auto& call) {
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(call(), nullptr);
+    return testing::internal::GetCapturedStderr();
+  };
+  const std::string remedy = "PEAL_SOFTNIC_ENGINE=cpu serves both";
+  const std::string memory = says([&] { return ibv_reg_mr(pd, host.get(), kPage, kRights); });
+  EXPECT_NE(memory.find(remedy), std::string::npos) << memory;
+  const std::string umem = says(
+      [&] { return mlx5dv_devx_umem_reg(context, host.get(), kPage, IBV_ACCESS_LOCAL_WRITE); });
+  EXPECT_NE(umem.find(remedy), std::string::npos) << umem;
+  ibv_cq* const cq = ibv_create_cq(context, 1, nullptr, nullptr, 0);
+  ASSERT_NE(cq, nullptr);
+  ibv_qp_init_attr init = {};
+  init.send_cq = init.recv_cq = cq;
+  init.qp_type = IBV_QPT_RC;
+  init.cap.max_send_wr = init.cap.max_send_sge = 1;
+  const std::string queues = says([&] { return ibv_create_qp(pd, &init); });
+  EXPECT_NE(queues.find(remedy), std::string::npos) << queues;
 }
 
 }  // namespace

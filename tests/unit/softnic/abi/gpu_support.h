@@ -73,23 +73,26 @@ inline Pages make_pages(size_t bytes, bool gpu = false) {
   return Pages(memory);
 }
 
-/// While it lives the engine is the one on CPUs.
-class EngineOnCpus {
+/// A setting, while this lives.
+class Setting {
  public:
-  EngineOnCpus() { setenv(kName, "cpu", 1); }
-  ~EngineOnCpus() {
+  Setting(const char* name, const std::string& value) : name_(name) {
+    if (const char* const before = std::getenv(name)) before_ = before;
+    setenv(name, value.c_str(), 1);
+  }
+  ~Setting() {
     if (before_.empty()) {
-      unsetenv(kName);
+      unsetenv(name_);
     } else {
-      setenv(kName, before_.c_str(), 1);
+      setenv(name_, before_.c_str(), 1);
     }
   }
-  EngineOnCpus(const EngineOnCpus&) = delete;
-  EngineOnCpus& operator=(const EngineOnCpus&) = delete;
+  Setting(const Setting&) = delete;
+  Setting& operator=(const Setting&) = delete;
 
  private:
-  static constexpr const char* kName = "PEAL_SOFTNIC_ENGINE";
-  const std::string before_ = std::getenv(kName) == nullptr ? "" : std::getenv(kName);
+  const char* name_;
+  std::string before_;
 };
 
 /// Where the umem of a test lies: set by tests/support/gpu_memory.sh.
