@@ -21,6 +21,7 @@
 //   load_stale            of 8 bytes at home, in one piece; for hints: may be older than what the
 //                         lane was told of
 //   load_line_stale       the same of 16 bytes, each half in one piece
+//   load_object           of any size, while another writes its words: what is read may be old
 #pragma once
 
 #include <cstdint>

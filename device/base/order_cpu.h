@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstring>
+#include <iterator>
+#include <type_traits>
 
 #include "device/base/access.h"
 #include "device/base/edge.h"
@@ -118,6 +120,18 @@ PEAL_HD void store_line(void* where, const Line& line) {
   // Two words, so that they go from registers to the queue without a detour over the stack.
   static_cast<Line*>(where)->word[0] = line.word[0];
   static_cast<Line*>(where)->word[1] = line.word[1];
+}
+
+template <class T>
+PEAL_HD T load_object(const T& object) {
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(uint64_t) == 0);
+  const auto* const from = reinterpret_cast<const uint64_t*>(&object);
+  uint64_t word[sizeof(T) / sizeof(uint64_t)];
+  for (size_t i = 0; i < std::size(word); ++i)
+    word[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
+  T copy;
+  memcpy(static_cast<void*>(&copy), word, sizeof(copy));
+  return copy;
 }
 
 PEAL_HD Line load_line_direct(const void* where) {

@@ -196,6 +196,11 @@ PEAL_HD void store_line(void* where, const Line& line) {
                : "memory");
 }
 
+template <class T>
+PEAL_HD T load_object(const T& object) {
+  return object;
+}
+
 PEAL_HD Line load_line_direct(const void* where) {
   Line line;
   asm volatile("ld.relaxed.sys.global.L1::no_allocate.v2.b64 {%0, %1}, [%2];"

@@ -222,6 +222,11 @@ Unit load_direct(const Unit* from) {
   return load_payload(from);
 }
 
+template <class T>
+T load_object(const T& object) {
+  return object;
+}
+
 inline Line load_line_direct(const void* where) {
   const auto* const words = static_cast<const uint64_t*>(where);
   Line line;

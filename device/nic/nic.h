@@ -104,7 +104,12 @@ struct Fixed {
   typename Q::Model::WorkQueue nic;
   uint32_t mask;
 
-  PEAL_HD static Fixed of(const Q& q) { return {q.nic, q.mask}; }
+  /// The host may be connecting the queue, unless it has one owner.
+  template <Reach R>
+  PEAL_HD static Fixed of(const Q& q) {
+    if constexpr (R == Reach::kLane) return {q.nic, q.mask};
+    return {load_object(q.nic), q.mask};
+  }
   PEAL_HD uint64_t depth() const { return uint64_t{mask} + 1; }
 };
 

@@ -51,7 +51,7 @@ PEAL_DEVICE BasicTicket<Q> post(Q& queue, Group group, Requests... requests) {
   const RingLayout<Q, Group, Requests...> layout(*q, group, requests...);
   uint64_t first = 0;
   Status reserved = Status::kOk;
-  Fixed<Q> fixed = Fixed<Q>::of(*q);
+  Fixed<Q> fixed = Fixed<Q>::template of<R>(*q);
   if (group.leader())
     reserved = reserve<R>(*q, fixed, layout.blocks(group), &first, q, group, requests...);
   if (!group.share(reserved == Status::kOk, &first)) {
@@ -61,9 +61,9 @@ PEAL_DEVICE BasicTicket<Q> post(Q& queue, Group group, Requests... requests) {
   }
   if ((first & kReadAnew) != 0) {
     first &= ~kReadAnew;
-    if constexpr (kKeepsFixed<Requests...>) fixed = Fixed<Q>::of(*q);
+    if constexpr (kKeepsFixed<Requests...>) fixed = Fixed<Q>::template of<R>(*q);
   }
-  if constexpr (!kKeepsFixed<Requests...>) fixed = Fixed<Q>::of(*q);
+  if constexpr (!kKeepsFixed<Requests...>) fixed = Fixed<Q>::template of<R>(*q);
   layout.write({*q, fixed}, first, group, requests...);
   group.template sync<Edge::kGroupBeforePublish>();  // every lane's stores precede the leader's
                                                      // publication

@@ -57,14 +57,14 @@ PEAL_HD Status reserve(Q& q, Fixed<Q>& fixed, uint32_t blocks, uint64_t* first, 
   if (end - 1 - completed <= fixed.mask) return known;
   const Status status = parked([&] { return wait_for_room<R>(q, end); }, *first, kept...);
   *first = (*first & kReservedCount) | kReadAnew;
-  fixed = Fixed<Q>::of(q);
+  fixed = Fixed<Q>::template of<R>(q);
   return status;
 }
 
 /// The same, for who writes through the queue itself.
 template <Reach R, AnyQueue Q>
 PEAL_HD Status reserve(Q& q, uint32_t blocks, uint64_t* first) {
-  Fixed<Q> fixed = Fixed<Q>::of(q);
+  Fixed<Q> fixed = Fixed<Q>::template of<R>(q);
   const Status status = reserve<R>(q, fixed, blocks, first);
   *first &= ~kReadAnew;
   return status;
