@@ -49,11 +49,12 @@ inline constexpr uint32_t kBlocksOf =
     Q::Model::template kBlocks<std::remove_cvref_t<decltype(placed(
         std::declval<const Q&>(), std::declval<const Request&>()))>>;
 
-/// A queue, and what writing asks of it.
+/// A queue, and what writing asks of its fixed part.
 template <AnyQueue Q>
 struct PostTarget {
   const Q& queue;
-  const Fixed<Q>& fixed;
+  const typename Q::Model::WorkQueue& nic;
+  uint32_t mask;
 };
 
 /// Writes the requests from `at` on; only the very last one of the last lane asks for a completion.
@@ -61,7 +62,7 @@ template <AnyQueue Q, class First, class... Rest>
 PEAL_DEVICE void write_all(const PostTarget<Q>& to, uint64_t at, bool reports, const First& first,
                            const Rest&... rest) {
   constexpr bool kFinal = sizeof...(Rest) == 0;
-  Q::Model::write(to.fixed.nic, to.fixed.mask, at, placed(to.queue, first), kFinal && reports);
+  Q::Model::write(to.nic, to.mask, at, placed(to.queue, first), kFinal && reports);
   if constexpr (!kFinal) write_all(to, at + kBlocksOf<Q, First>, reports, rest...);
 }
 
@@ -166,8 +167,7 @@ class RingLayout<Q, Group, MayCombine<Request>> {
       return write_all(to, first + group.rank() * kBlocks, group.last(), one.request);
     }
     const auto own = words_of(one.request);
-    Q::Model::write_combined(to.fixed.nic, to.fixed.mask, first,
-                             Combined{group, own, one.request.remote});
+    Q::Model::write_combined(to.nic, to.mask, first, Combined{group, own, one.request.remote});
   }
 
  private:

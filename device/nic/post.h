@@ -59,12 +59,13 @@ PEAL_DEVICE BasicTicket<Q> post(Q& queue, Group group, Requests... requests) {
     const Status why = stop_status<R>(*q);
     return Posts{q, 0, why != Status::kOk ? why : Status::kTimeout};
   }
-  if ((first & kReadAnew) != 0) {
+  constexpr bool kKeeps = R != Reach::kLane && kKeepsFixed<Requests...>;
+  if (R != Reach::kLane && (first & kReadAnew) != 0) {
     first &= ~kReadAnew;
-    if constexpr (kKeepsFixed<Requests...>) fixed = Fixed<Q>::template of<R>(*q);
+    if constexpr (kKeeps) fixed = Fixed<Q>::template of<R>(*q);
   }
-  if constexpr (!kKeepsFixed<Requests...>) fixed = Fixed<Q>::template of<R>(*q);
-  layout.write({*q, fixed}, first, group, requests...);
+  layout.write({*q, kKeeps ? fixed.nic : q->nic, kKeeps ? fixed.mask : q->mask}, first, group,
+               requests...);
   group.template sync<Edge::kGroupBeforePublish>();  // every lane's stores precede the leader's
                                                      // publication
   const uint32_t blocks = layout.blocks(group);

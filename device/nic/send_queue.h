@@ -38,8 +38,8 @@ PEAL_COLD Status wait_for_room(Q& q, uint64_t end);
 /// Claims `blocks` blocks and returns the index of the first. Waits while the queue is full, after
 /// ringing what is published: a full queue of unrung work would wait for itself. On a status other
 /// than kOk nothing may be written. What is `kept` is in memory while it waits (base/call.h).
-/// After a wait `fixed` is read again, since the queue may have been connected meanwhile, and
-/// `first` has kReadAnew, for lanes that did not reserve.
+/// A queue that lanes share may be connected meanwhile: then `fixed` is read again, and `first` has
+/// kReadAnew, for lanes that did not reserve.
 ///
 /// What an older `completed` has room for, there is room for. So it is read ahead of the
 /// reservation, and all words are under way at once: behind an acquire each load goes to memory
@@ -56,8 +56,11 @@ PEAL_HD Status reserve(Q& q, Fixed<Q>& fixed, uint32_t blocks, uint64_t* first, 
   const uint64_t end = *first + blocks;
   if (end - 1 - completed <= fixed.mask) return known;
   const Status status = parked([&] { return wait_for_room<R>(q, end); }, *first, kept...);
-  *first = (*first & kReservedCount) | kReadAnew;
-  fixed = Fixed<Q>::template of<R>(q);
+  *first &= kReservedCount;
+  if constexpr (R != Reach::kLane) {
+    *first |= kReadAnew;
+    fixed = Fixed<Q>::template of<R>(q);
+  }
   return status;
 }
 
