@@ -173,8 +173,8 @@ PEAL_HD T fetch_add_real_direct(T* p, T value) {
   return memory::add_real<O, E>(p, value);
 }
 
-/// One of several loads that are under way at once; acquire_batch() of the same reach behind them
-/// makes each an acquire.
+/// One of several loads that are under way at once; acquire_batch() of that reach or a wider one
+/// behind them makes each an acquire.
 template <Reach R, class T>
 PEAL_HD T load_batched(const T* p) {
   return memory::load<R, memory::kBatched, Edge::kNone>(p);

@@ -145,8 +145,8 @@ PEAL_HD T add_real(T* p, T value) {
 #undef PEAL_PTX
 #undef PEAL_TEXT
 
-// What such fences have in place of kRelease and kAcquire where the compiler knows them by
-// themselves: "release" leaves this multiprocessor's cache alone, "acquire" waits for no stores.
+// Fences that only release leave the multiprocessor's cache alone; those that only acquire wait for
+// no stores. Older compilers know neither.
 #if __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1208 && __CUDA_ARCH__ >= 900
 #define PEAL_PTX_RELEASE "fence.release"
 #define PEAL_PTX_ACQUIRE "fence.acquire"
@@ -156,6 +156,9 @@ PEAL_HD T add_real(T* p, T value) {
 #endif
 
 inline constexpr Order kBatched = Order::kRelaxed;
+// Beyond PTX's memory model, which calls a weak load beside another's store a race: an acquire
+// empties the multiprocessor's cache (CCTL.IVALL), so that a line in there was loaded behind it,
+// and a word of 4 bytes is loaded whole.
 PEAL_HD uint32_t load_neighbour(const uint32_t* p) {
   uint32_t value;
   asm volatile("ld.weak.global.b32 %0, [%1];" : "=r"(value) : "l"(p) : "memory");

@@ -108,6 +108,8 @@ struct NicModel {
     mlx5::write_combined(queue, mask, header_of(queue, index, true), store);
   }
 
+  PEAL_HD static bool is_numbered(const WorkQueue& queue) { return queue.qpn_shifted.raw != 0; }
+
   template <Reach R>
   PEAL_HD static void tell(const WorkQueue& queue, uint64_t posted) {
     tell_nic<R>(queue, posted_count(posted));

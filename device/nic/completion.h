@@ -64,7 +64,7 @@ PEAL_HD Polled look(Q& q, const typename Q::Model::WorkQueue& nic, uint64_t& com
     return {true, seen.tag(), now + ((seen.count() - now) & M::kCountMask)};
   }
   const uint64_t news = (seen.count() + 1 - completed) & M::kCountMask;
-  if (news == 0 || news > M::kMaxDepth) return {};  // more than it holds: a count that went back
+  if (news == 0 || news > M::kMaxDepth) return {};  // more than any holds: a count that went back
   completed += news;
   raise_to_release<R, Edge::kReuseAfterDone>(&q.completed, completed);
   return {};
@@ -81,10 +81,13 @@ PEAL_HD Polled look_again(Q& q, const typename Q::Model::WorkQueue& nic, uint64_
   return seen;
 }
 
-/// Looks once, and latches an error. Never blocks.
+/// Looks once, and latches an error. Never blocks. What the NIC says of a queue that is not
+/// connected is of the host's own requests, which test it.
 template <Reach R, AnyQueue Q>
 PEAL_HD void poll(Q& q) {
+  const uint64_t rung = load_relaxed<R>(&q.rung);
   uint64_t completed = load_acquire<R>(&q.completed);
+  if (is_unconnected(rung, completed)) return;
   const Polled seen = look<R>(q, q.nic, completed);
   if (seen.failed) latch_nic_error<R>(q, seen.index, seen.tag);
 }

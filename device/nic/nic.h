@@ -79,6 +79,8 @@ concept Nic = std::is_trivially_copyable_v<typename M::WorkQueue> && Answer<type
   { M::kMaxMessageBytes } -> std::convertible_to<uint64_t>;
   { M::kMaxInlineBytes } -> std::convertible_to<uint32_t>;
   { M::kCountMask } -> std::convertible_to<uint64_t>;
+  // False until the host has entered what the queue has from its connection on.
+  { M::is_numbered(queue) } -> std::same_as<bool>;
   // Tells the NIC that the ring is posted up to `posted`, behind a fence of the reach.
   // kPostedBeforeDoorbell.
   { M::template tell<Reach::kSystem>(queue, posted) } -> std::same_as<void>;
@@ -104,13 +106,13 @@ struct Fixed {
   typename Q::Model::WorkQueue nic;
   uint32_t mask;
 
-  /// The host may be connecting the queue, unless it has one owner.
+  /// The host may be connecting the queue, but for those of contexts that are owned, which it
+  /// connects before any kernel.
   template <Reach R>
   PEAL_HD static Fixed of(const Q& q) {
-    if constexpr (R == Reach::kLane) return {q.nic, q.mask};
+    if constexpr (R != Reach::kGpu) return {q.nic, q.mask};
     return {load_object(q.nic), q.mask};
   }
-  PEAL_HD uint64_t depth() const { return uint64_t{mask} + 1; }
 };
 
 }  // namespace peal::nic

@@ -64,6 +64,9 @@ PEAL_DEVICE BasicTicket<Q> post(Q& queue, Group group, Requests... requests) {
     first &= ~kReadAnew;
     if constexpr (kKeeps) fixed = Fixed<Q>::template of<R>(*q);
   }
+  // Nor may it have been connected when this lane read it, though the reservation waited for
+  // nothing.
+  if (kKeeps && !Q::Model::is_numbered(fixed.nic)) fixed = Fixed<Q>::template of<R>(*q);
   layout.write({*q, kKeeps ? fixed.nic : q->nic, kKeeps ? fixed.mask : q->mask}, first, group,
                requests...);
   group.template sync<Edge::kGroupBeforePublish>();  // every lane's stores precede the leader's

@@ -3,8 +3,9 @@
 // A send queue that kernels own, of any model of NIC: reserve slots, write requests into them, hand
 // them over.
 //
-//   completed <= rung, posted <= reserved      free-running counts of blocks; `reserved` and
-//                                              `posted` have more above it (mark.h, hand_over.h)
+//   completed, rung, posted <= reserved     free-running counts of blocks; `reserved` and `posted`
+//                                           have more above it (mark.h, hand_over.h). Who rings
+//                                           says so in `rung` afterwards
 //
 //   reserve(q, n, &at);  Model::write(q.nic, q.mask, at, ...) ...;  hand_over(q, {at, n, last})
 //
@@ -29,7 +30,7 @@
 
 namespace peal::nic {
 
-/// Flag of what reserve() answers: the queue's fixed part is no longer what it was.
+/// Flag of what reserve() answers: it has waited, and the queue may have been connected meanwhile.
 inline constexpr uint64_t kReadAnew = uint64_t{1} << 63;
 
 template <Reach R, AnyQueue Q>
@@ -38,8 +39,8 @@ PEAL_COLD Status wait_for_room(Q& q, uint64_t end);
 /// Claims `blocks` blocks and returns the index of the first. Waits while the queue is full, after
 /// ringing what is published: a full queue of unrung work would wait for itself. On a status other
 /// than kOk nothing may be written. What is `kept` is in memory while it waits (base/call.h).
-/// A queue that lanes share may be connected meanwhile: then `fixed` is read again, and `first` has
-/// kReadAnew, for lanes that did not reserve.
+/// Behind that, where lanes share the queue, `fixed` is read again, and `first` has kReadAnew, for
+/// those that did not reserve.
 ///
 /// What an older `completed` has room for, there is room for. So it is read ahead of the
 /// reservation, and all words are under way at once: behind an acquire each load goes to memory
@@ -67,8 +68,8 @@ PEAL_HD Status reserve(Q& q, Fixed<Q>& fixed, uint32_t blocks, uint64_t* first, 
 /// The same, for who writes through the queue itself.
 template <Reach R, AnyQueue Q>
 PEAL_HD Status reserve(Q& q, uint32_t blocks, uint64_t* first) {
-  Fixed<Q> fixed = Fixed<Q>::template of<R>(q);
-  const Status status = reserve<R>(q, fixed, blocks, first);
+  Fixed<Q> mask_alone{{}, q.mask};
+  const Status status = reserve<R>(q, mask_alone, blocks, first);
   *first &= ~kReadAnew;
   return status;
 }

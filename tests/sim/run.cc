@@ -101,7 +101,7 @@ constexpr EdgeName kEdges[] = {
     {Edge::kMarkBeforePublish, "M22 post", "quiet_marks",
      "the first post of a queue does not mark it"},
     {Edge::kMarkBeforeReserve, "M22 reserve", "quiet_marks",
-     "who has marked a queue says so, and who posts behind it hears of it: orders nothing"},
+     "who has marked a queue says so: orders nothing"},
     {Edge::kUnmarkBeforeMark, "M22 mark", "quiet_marks",
      "who marks a queue does not wait for who takes the mark off"},
     {Edge::kPublishedBeforeUnmark, "M22 unmark", "quiet_marks",

@@ -150,6 +150,7 @@ struct ToyModel {
       for (uint32_t k = 0; k < 4; ++k) store_payload(&to.word[k], entry.block[i].word[k]);
     }
   }
+  PEAL_HD static bool is_numbered(const WorkQueue&) { return true; }
   template <Reach R>
   PEAL_HD static void tell(const WorkQueue& queue, uint64_t posted) {
     fence_posted<R, Edge::kPostedBeforeDoorbell>();

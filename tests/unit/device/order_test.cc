@@ -62,6 +62,25 @@ TYPED_TEST(OrderOf, RaisingNeverLowers) {
   EXPECT_EQ(word, uint64_t{1} << 40);
 }
 
+TYPED_TEST(OrderOf, RaisingWithReleaseNeverLowers) {
+  uint64_t word = 10;
+  raise_to_release<TypeParam::kReach>(&word, uint64_t{3});
+  EXPECT_EQ(word, 10u);
+  raise_to_release<TypeParam::kReach>(&word, uint64_t{11});
+  EXPECT_EQ(word, 11u);
+}
+
+TEST(Order, AnObjectIsCopiedWhole) {
+  const struct {
+    uint64_t first;
+    uint32_t second[2];
+  } object{~uint64_t{0} - 1, {3, 4}};
+  const auto copy = load_object(object);
+  EXPECT_EQ(copy.first, object.first);
+  EXPECT_EQ(copy.second[0], 3u);
+  EXPECT_EQ(copy.second[1], 4u);
+}
+
 // One thread writes plain data and then says so; the other may read the data once it has heard.
 template <class Say, class Heard>
 void expect_message_arrives(Say say, Heard heard) {
@@ -87,6 +106,30 @@ TEST(Order, AReleaseIsHeardByAnAcquire) {
 TEST(Order, ARaiseIsHeardByAnAcquire) {
   expect_message_arrives([](uint64_t* w) { raise_to<Reach::kGpu>(w, uint64_t{9}); },
                          [](uint64_t* w) { return load_acquire<Reach::kGpu>(w) == 9; });
+}
+
+TEST(Order, ARaiseWithReleaseIsHeardByABatch) {
+  expect_message_arrives([](uint64_t* w) { raise_to_release<Reach::kGpu>(w, uint64_t{9}); },
+                         [](uint64_t* w) {
+                           const bool heard = load_batched<Reach::kGpu>(w) == 9;
+                           acquire_batch<Reach::kGpu>();
+                           return heard;
+                         });
+}
+
+TEST(Order, AReleaseIsHeardByAnExchangeAndANeighbour) {
+  expect_message_arrives(
+      [](uint64_t* w) {
+        store_release<Reach::kGpu>(reinterpret_cast<uint32_t*>(w), 1u);
+        fetch_or<Reach::kGpu>(reinterpret_cast<uint32_t*>(w) + 1, 1u);
+      },
+      [](uint64_t* w) {
+        auto* const words = reinterpret_cast<uint32_t*>(w);
+        if (exchange<Reach::kGpu>(&words[1], 0u) == 0) return false;
+        const bool heard = load_neighbour(&words[0]) == 1;
+        acquire_batch<Reach::kGpu>();
+        return heard;
+      });
 }
 
 TEST(Order, AnExchangeIsHeardByAnExchange) {
