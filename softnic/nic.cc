@@ -155,6 +155,26 @@ bool SoftwareNic::admit(const void* address) {
   return true;
 }
 
+void SoftwareNic::tell_of_copied_queues() {
+  if (on_gpu() || settings_.engine != EngineChoice::kAuto || told_of_copies_) return;
+  told_of_copies_ = true;
+  const char* cause =
+      "its first memory or queue was the host's: register the GPU's memory first, or set "
+      "PEAL_SOFTNIC_ENGINE=gpu";
+  if (udp_ != nullptr) {
+    cause = "it has an address for UDP: unset PEAL_SOFTNIC_UDP";
+  } else if (kept_on_cpu_) {
+    cause =
+        "it was kept there (peal_softnic_keep_on_cpu, or a KSM key): leave that out and set "
+        "PEAL_SOFTNIC_ENGINE=gpu";
+  }
+  std::fprintf(stderr,
+               "softnic: queues in a GPU's memory, and this NIC runs on the CPU, which serves them "
+               "by copies of some 10 us each, since %s; PEAL_SOFTNIC_ENGINE=cpu says that this is "
+               "meant\n",
+               cause);
+}
+
 void SoftwareNic::keep_on_cpu() {
   if (on_gpu() || settings_.engine == EngineChoice::kGpu) {
     throw std::runtime_error(

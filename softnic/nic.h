@@ -79,6 +79,10 @@ class SoftwareNic {
   /// out of reach of the one that runs.
   bool admit(const void* address);
 
+  /// Asked for queues in a GPU's memory that was admitted. Where PEAL_SOFTNIC_ENGINE=auto has
+  /// decided for the CPU, which has them copied, this tells so on stderr, once.
+  void tell_of_copied_queues();
+
   /// From now on auto means the CPU: queues will be in the host's memory. Throws
   /// std::runtime_error once the engine runs on a GPU.
   void keep_on_cpu();
@@ -192,6 +196,7 @@ class SoftwareNic {
   int home_ = 0;  // GPU of the memory that decided for one, which may be gone since
   bool decided_ = false;
   bool kept_on_cpu_ = false;
+  bool told_of_copies_ = false;
   std::atomic<uint32_t> queue_pairs_ = 0;
   AnyReadable events_;  // of the engine in charge
 };

@@ -159,6 +159,9 @@ void Control::count_users(const QueuePair& qp, int32_t by) {
 
 /// A queue pair in the table; 0 when that is full.
 uint32_t Control::add(const QueuePairConfig& config) {
+  const uint32_t blocks = config.send_buffer == nullptr ? 0 : 1u << config.log_send_blocks;
+  std::vector<std::byte> fetched;  // before the number is taken, which a throw would leave taken
+  if (in_gpu(config.send_buffer)) fetched.resize(size_t{blocks} * mlx5::kWqebbBytes);
   const uint32_t qpn = tables_.qps.take();
   if (qpn == 0) return 0;
   QueuePair& qp = *new (&tables_.qps[qpn]) QueuePair();
@@ -166,12 +169,12 @@ uint32_t Control::add(const QueuePairConfig& config) {
   qp.exists = true;
   qp.qpn = qpn;
   skip_looks(tables_.port, qp);
-  qp.send_blocks = config.send_buffer == nullptr ? 0 : 1u << config.log_send_blocks;
+  qp.send_blocks = blocks;
   qp.receive_entries = config.receive_buffer == nullptr ? 0 : 1u << config.log_receive_entries;
   qp.receive_stride = mlx5::kSegmentBytes << config.log_receive_stride;
   if (in_gpu(config.send_buffer)) {
-    fetched_[qpn].resize(size_t{qp.send_blocks} * mlx5::kWqebbBytes);
-    qp.fetched = fetched_[qpn].data();
+    qp.fetched = fetched.data();
+    fetched_.insert_or_assign(qpn, std::move(fetched));
   }
   count_users(qp, 1);
   tables_.port.qp_count = tables_.qps.used();

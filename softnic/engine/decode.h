@@ -63,7 +63,7 @@ PEAL_HD void fetch_blocks(const QueuePair& qp, uint64_t index, uint32_t count) {
 template <class Segment>
 PEAL_HD Segment read_segment(const QueuePair& qp, uint64_t index, uint32_t unit) {
   static_assert(sizeof(Segment) == mlx5::kSegmentBytes);
-  Segment segment;
+  Segment segment = {};
   copy_bytes(&segment, wqe_byte(qp, index, unit * mlx5::kSegmentBytes), sizeof(segment));
   return segment;
 }

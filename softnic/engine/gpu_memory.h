@@ -18,7 +18,8 @@
 
 namespace peal::softnic {
 
-/// Copies between any two of the host's and GPUs' memory of this process.
+/// Copies between any two of the host's and GPUs' memory of this process. Called by the engine
+/// threads of all its NICs at once, and by those of control calls.
 class GpuCopier {
  public:
   virtual ~GpuCopier() = default;

@@ -138,7 +138,7 @@ PEAL_HD bool flush_receives(Port& port, QueuePair& qp, uint64_t now) {
 PEAL_HD DataItem read_receive(const ReceiveEntry& entry, uint32_t unit) {
   DataItem item = {.is_inline = false, .units = 1, .bytes = 0, .lkey = 0, .address = 0};
   if (unit >= entry.units) return item;
-  mlx5::DataSegment segment;
+  mlx5::DataSegment segment = {};  // what a copy that fails leaves: key 0, which nothing has
   copy_bytes(&segment, entry.list + unit * mlx5::kSegmentBytes, sizeof(segment));
   item.lkey = segment.lkey.host();
   item.address = segment.address.host();

@@ -36,7 +36,7 @@ PEAL_HD std::byte* shared_entry(const SharedReceiveQueue& srq, uint32_t index) {
 
 /// Index of the entry after `index`, as the client's memory says it: not checked.
 PEAL_HD uint32_t next_entry(const SharedReceiveQueue& srq, uint32_t index) {
-  LinkSegment link;
+  LinkSegment link = {};  // what a copy that fails leaves
   copy_bytes(&link, shared_entry(srq, index), sizeof(link));
   return uint32_t{link.next[0]} << 8 | link.next[1];
 }

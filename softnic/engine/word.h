@@ -75,7 +75,8 @@ PEAL_HD bool aligned(const void* address, size_t bytes) {
 PEAL_HD void count_one(uint64_t& counter) { Word<uint64_t>(counter).fetch_add(1, kRelaxed); }
 
 /// A turn at something that several queue pairs change. Taken only where there can be several:
-/// holders do a few stores and never wait, so neither does a taker for long.
+/// holders do a few stores, and on a CPU wait at most for copies of a GPU's memory, so that a taker
+/// waits for no longer than that.
 class ShortLock {
  public:
   PEAL_HD ShortLock(uint32_t& word, bool contended) : word_(contended ? &word : nullptr) {
@@ -107,15 +108,18 @@ PEAL_HD void copy_bytes(void* to, const void* from, size_t bytes) {
 template <class T>
 PEAL_HD T fetch(const std::byte* from) {
   if (aligned(from, sizeof(T)) && !in_gpu(from)) return load<T>(from);
-  T value;
+  T value = {};  // what a copy that fails leaves
   copy_bytes(&value, from, sizeof(T));
   return value;
 }
 
-/// A big-endian word of a client's queue or doorbell record, in host order: read in one piece, and
-/// before all that is read of the client after it.
+/// A big-endian word of a client's queue or doorbell record, aligned, in host order. Loaded in one
+/// piece (acquire), or copied from a GPU's memory, complete on return; either way before all that
+/// is read of the client after it. 0 where the copy fails.
 PEAL_HD uint32_t client_word(const void* at) {
-  return Be32::from_raw(fetch<uint32_t>(static_cast<const std::byte*>(at))).host();
+  const uint32_t raw =
+      in_gpu(at) ? fetch<uint32_t>(static_cast<const std::byte*>(at)) : load<uint32_t>(at);
+  return Be32::from_raw(raw).host();
 }
 
 /// Stores the T read from `from` at an aligned `to`, in one piece, after all earlier stores.

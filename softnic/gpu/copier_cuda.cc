@@ -51,7 +51,7 @@ class CudaCopier : public GpuCopier {
   }
 
   void copy(void* to, const void* from, size_t bytes, bool more) override {
-    if (bytes == 0) return;
+    if (bytes == 0 || getpid() != owner_) return;  // in a child: see the destructor
     const DriverResult result = within([&] {
       // A graph that another thread captures is none of this one's affair.
       int mode = kRelaxedCapture;
@@ -63,8 +63,9 @@ class CudaCopier : public GpuCopier {
     });
     if (result == kSuccess || result == kNoDriver || told_.exchange(true)) return;
     std::fprintf(stderr,
-                 "softnic: a copy of %zu bytes of a GPU's memory failed (%s): what "
-                 "is sent from there and written there is lost\n",
+                 "softnic: a copy of %zu bytes of a GPU's memory failed (%s): what is sent from "
+                 "there and written there is lost, and of queues there entries, completions and "
+                 "doorbells\n",
                  bytes, text_of(result));
   }
 

@@ -162,6 +162,7 @@ mlx5dv_devx_umem* register_umem(ibv_context* handle, const mlx5dv_devx_umem_in& 
   auto umem = std::make_unique<Umem>(context);
   umem->on_gpu =
       require_reachable(context.nic(), in.addr, in.size, (in.access & IBV_ACCESS_LOCAL_WRITE) != 0);
+  if (umem->on_gpu) context.nic().tell_of_copied_queues();
   umem->memory = context.nic().as_engine_has(static_cast<std::byte*>(in.addr));
   umem->bytes = in.size;
   umem->page = umem_page(in);

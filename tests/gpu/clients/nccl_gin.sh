@@ -8,10 +8,11 @@
 #   SOFTNIC   folder with the software NIC's libraries and libpeal_sysfs.so
 #   PROGRAM   nccl_gin of build_nccl_gin.sh
 #
-# NCCL_HOME names NCCL's folder; without it, the wheel of python3. NCCL_* of the environment hold. Each rank must say
-# that it connected queue pairs of GDAKI's and does not hand their doorbells to a CPU thread.
+# NCCL_HOME names NCCL's folder; without it, the wheel of python3. NCCL_* of the environment hold, but for those that are
+# set here whatever it says: _GIN_TYPE, _GIN_GDAKI_NIC_HANDLER, _NET, _NVLS_ENABLE, _DEBUG, _DEBUG_SUBSYS, _DEBUG_FILE.
+# Each rank must say that it connected queue pairs of GDAKI's; their NIC handler is the kernel.
 set -euo pipefail
-[ $# -ge 2 ] || { sed -n '4,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '4,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 softnic=$(realpath "$1") program=$(realpath "$2") np=${3:-2}
 nccl=${NCCL_HOME:-$(python3 -c '
 import importlib.util
@@ -25,7 +26,7 @@ trap 'kill "${pids[@]}" 2>/dev/null || true; rm -rf "$log"' EXIT
 export PEAL_SOFTNIC_ENGINE=cpu PEAL_SOFTNIC_FABRIC=nccl-gin-$$
 # GIN's type 3 is GDAKI, its NIC handler 2 a kernel that rings by itself: no silent way round either. Symmetric memory
 # wants P2P between the GPUs, though GIN sends nothing by it.
-export NCCL_GIN_TYPE=3 NCCL_GIN_GDAKI_NIC_HANDLER=${NCCL_GIN_GDAKI_NIC_HANDLER:-2}
+export NCCL_GIN_TYPE=3 NCCL_GIN_GDAKI_NIC_HANDLER=2
 export NCCL_NET=IB NCCL_NVLS_ENABLE=0 NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET
 # CUDA would load a kernel at its first launch, while another one waits for the NIC, and hold up the NIC's copies.
 export DOCA_GPUNETIO_LOG=${DOCA_GPUNETIO_LOG:-3} CUDA_MODULE_LOADING=${CUDA_MODULE_LOADING:-EAGER}
@@ -38,7 +39,7 @@ done
 code=0
 for _ in "${pids[@]}"; do wait -n || { code=1; break; }; done  # the first that fails ends the others
 if [ "$code" != 0 ]; then
-  grep -h 'WARN\|DOCA\|GIN' "$log"/nccl-* | tail -60 >&2
+  { grep -h 'WARN\|DOCA\|GIN' "$log"/nccl-* || true; } | tail -n 60 >&2
   tail -n 40 "$log"/errors-* >&2
   exit 1
 fi

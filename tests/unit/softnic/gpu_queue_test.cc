@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How the engine on CPUs copies what lies in queues of a GPU's memory: the last word of a CQE last,
-// whatever the order within one copy, and the blocks of a doorbell with few copies.
+// whatever the order within one copy, and the blocks of a doorbell with few copies. What cannot be
+// copied moves nothing.
 #include <functional>
 
 #include "softnic/engine/completion.h"
 #include "softnic/engine/decode.h"
+#include "tests/unit/softnic/engine_pair.h"
 #include "tests/unit/softnic/support.h"
 
 namespace peal::softnic::testing {
@@ -93,6 +95,80 @@ TEST(GpuQueue, BlocksOfADoorbellAreFetchedTogether) {
   fetch_blocks(qp, 26, 8);
   EXPECT_EQ(copier.copies, 5);
   EXPECT_EQ(std::memcmp(fetched.data(), ring.data(), ring.bytes()), 0);
+}
+
+/// A copy engine that leaves alone what a test names, as that of a GPU whose memory is gone.
+struct RefusingCopier : HostCopier {
+  RefusingCopier() : before(gpu_copier) { gpu_copier = this; }
+  ~RefusingCopier() override { gpu_copier = before; }
+  RefusingCopier(const RefusingCopier&) = delete;
+  RefusingCopier& operator=(const RefusingCopier&) = delete;
+
+  void copy(void* to, const void* from, size_t bytes, bool more) override {
+    const std::byte* const source = without_mark(from);
+    if (gone == nullptr || source < gone->data() || source >= gone->data() + gone->bytes()) {
+      HostCopier::copy(to, from, bytes, more);
+    }
+  }
+
+  GpuCopier* before;
+  const Pages* gone = nullptr;
+};
+
+/// SENDs from `a` to receive entries of `b` that lie in a GPU's memory, as does its record.
+class GoneQueue : public ::testing::Test {
+ protected:
+  static constexpr uint64_t kTo = 40'000;
+
+  GoneQueue() {
+    QueuePair& qp = pair.b.qp();
+    qp.receive_buffer = with_mark(ring.data());
+    qp.receive_entries = 8;
+    qp.doorbell = reinterpret_cast<mlx5::DoorbellRecord*>(with_mark(record.data()));
+    const mlx5::DataSegment entry = {Be32(8), Be32(Side::kKey), Be64(kTo)};
+    for (size_t i = 0; i < 8; ++i) std::memcpy(ring.data() + i * 16, &entry, sizeof entry);
+    receive(1);
+    send(77);
+    EXPECT_TRUE(pair.run_until(1));
+    EXPECT_EQ(*pair.b.memory.as<uint64_t>(kTo), 77u) << "while it can be copied";
+  }
+  void receive(uint32_t posted) {
+    store<uint32_t>(&record.as<mlx5::DoorbellRecord>()->receive, Be32(posted).raw);
+  }
+  void send(uint64_t value) {
+    Wqe wqe{.opcode = Opcode::kSend};
+    pair.a.post(wqe.inline_data(&value, sizeof value));
+  }
+
+  Pair pair{0};
+  Pages ring{4096};
+  Pages record{4096};
+  RefusingCopier copier;
+};
+
+TEST_F(GoneQueue, AnEntryThatCannotBeCopiedMovesNothing) {
+  const std::vector<std::byte> before(pair.b.memory.data(),
+                                      pair.b.memory.data() + pair.b.memory.bytes());
+  copier.gone = &ring;
+  receive(2);
+  send(78);
+  ASSERT_TRUE(pair.run_until(2));
+  EXPECT_EQ(pair.a.cqe(1).syndrome, Syndrome::kRemoteOperation);
+  EXPECT_EQ(pair.b.cqe(1).syndrome, Syndrome::kLocalProtection);
+  EXPECT_EQ(std::memcmp(pair.b.memory.data(), before.data(), before.size()), 0);
+}
+
+TEST_F(GoneQueue, ARecordThatCannotBeCopiedPostsNothing) {
+  copier.gone = &record;
+  receive(2);
+  send(78);
+  for (int i = 0; i < 100; ++i) pair.step();
+  EXPECT_EQ(client_word(with_mark(record.data())), 0u);
+  EXPECT_EQ(pair.a.completions(), 1u);
+  EXPECT_EQ(*pair.b.memory.as<uint64_t>(kTo), 77u);
+  copier.gone = nullptr;
+  ASSERT_TRUE(pair.run_until(2));
+  EXPECT_EQ(*pair.b.memory.as<uint64_t>(kTo), 78u);
 }
 
 TEST(GpuQueue, WhatOneForgetsToCopyFaults) {

@@ -151,14 +151,15 @@ class Gdaki : public SoftnicAbi {
   uint8_t await(const End& of, uint32_t index) {
     const uint8_t* const cqe = cqes.memory.get() + of.number * kSlice + index % kDepth * 64;
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while ((__atomic_load_n(cqe + 63, __ATOMIC_ACQUIRE) & 1) != index / kDepth % 2) {
+    LastOfCqe last(cqe);
+    for (; last.owner() != index / kDepth % 2; last = LastOfCqe(cqe)) {
       if (std::chrono::steady_clock::now() > deadline) {
         ADD_FAILURE() << "no completion " << index;
         return 0xff;
       }
       std::this_thread::yield();
     }
-    return cqe[63] >> 4;
+    return last.opcode();
   }
   mlx5_wqe_raddr_seg there(uint64_t offset) const {
     return {.raddr = htobe64(offset), .rkey = htobe32(mr->rkey), .reserved = 0};

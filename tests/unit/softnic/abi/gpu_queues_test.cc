@@ -5,10 +5,13 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 #include <tuple>
 
 #include "tests/unit/softnic/abi/support.h"
+
+extern "C" int peal_softnic_keep_on_cpu(ibv_context* device);  // no header has it
 
 namespace peal::softnic::abi_test {
 namespace {
@@ -120,9 +123,8 @@ class GpuQueues : public SoftnicAbi, public ::testing::WithParamInterface<std::t
     const uint8_t* const cqe = queues.get() + of.cq_at() + of.taken % kEntries * 64;
     const uint8_t lap = of.taken / kEntries % 2;
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    for (;;) {
-      const uint8_t own = __atomic_load_n(cqe + 63, __ATOMIC_ACQUIRE);
-      if (own >> 4 != 0xf && (own & 1) == lap) break;
+    LastOfCqe last(cqe);
+    for (; last.opcode() == 0xf || last.owner() != lap; last = LastOfCqe(cqe)) {
       if (std::chrono::steady_clock::now() > deadline) {
         ADD_FAILURE() << "no completion " << of.taken;
         return {};
@@ -130,8 +132,7 @@ class GpuQueues : public SoftnicAbi, public ::testing::WithParamInterface<std::t
       std::this_thread::yield();
     }
     ++of.taken;
-    const auto counter = static_cast<uint16_t>(cqe[60] << 8 | cqe[61]);
-    return {.opcode = static_cast<uint8_t>(cqe[63] >> 4), .syndrome = cqe[55], .counter = counter};
+    return {.opcode = last.opcode(), .syndrome = cqe[55], .counter = last.counter()};
   }
   uint64_t& word(size_t offset) const { return *reinterpret_cast<uint64_t*>(data.get() + offset); }
 
@@ -315,6 +316,56 @@ TEST_F(GpuUmem, EndsWhereTheMemoryDoes) {
   const size_t beyond = size_t{8} << 20;
   EXPECT_EQ(mlx5dv_devx_umem_reg(context, gpu.get(), beyond, IBV_ACCESS_LOCAL_WRITE), nullptr);
   EXPECT_EQ(errno, EFAULT);
+}
+
+/// Umems in the GPU's memory on a NIC whose engine is to choose itself.
+class ChoosesItself : public ::testing::Test {
+ protected:
+  /// What stderr says while `first` and then two umems of the GPU's are registered.
+  template <class First>
+  std::string says(const First& first) {
+    ibv_context* const context = ibv_open_device(first_device());
+    EXPECT_NE(context, nullptr);
+    ibv_pd* const pd = ibv_alloc_pd(context);
+    testing::internal::CaptureStderr();
+    first(context, pd);
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_NE(mlx5dv_devx_umem_reg(context, gpu.get(), kPage, IBV_ACCESS_LOCAL_WRITE), nullptr);
+    }
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(ibv_close_device(context), 0);
+    return said;
+  }
+  void register_host(ibv_pd* pd) { EXPECT_NE(ibv_reg_mr(pd, host.get(), kPage, kRights), nullptr); }
+  static void expect_once(const std::string& said, const char* cause, const char* remedy) {
+    EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+    EXPECT_NE(said.find(cause), std::string::npos) << said;
+    EXPECT_NE(said.find(remedy), std::string::npos) << said;
+    EXPECT_NE(said.find("PEAL_SOFTNIC_ENGINE=cpu says that this is meant"), std::string::npos);
+  }
+
+  const Setting fabric{"PEAL_SOFTNIC_FABRIC", "chooses-" + std::to_string(getpid())};
+  Pages gpu = make_pages(kPage, true);
+  Pages host = make_pages(kPage);
+};
+
+TEST_F(ChoosesItself, SaysOnceThatHostMemoryCameFirst) {
+  const Setting engine{"PEAL_SOFTNIC_ENGINE", "auto"};
+  expect_once(says([&](ibv_context*, ibv_pd* pd) { register_host(pd); }),
+              "its first memory or queue was the host's", "register the GPU's memory first");
+}
+
+TEST_F(ChoosesItself, SaysOnceThatItWasKept) {
+  const Setting engine{"PEAL_SOFTNIC_ENGINE", "auto"};
+  const auto keep = [](ibv_context* context, ibv_pd*) {
+    EXPECT_EQ(peal_softnic_keep_on_cpu(context), 0);
+  };
+  expect_once(says(keep), "peal_softnic_keep_on_cpu", "leave that out");
+}
+
+TEST_F(ChoosesItself, IsSilentWhereTheCpuIsMeant) {
+  const Setting engine{"PEAL_SOFTNIC_ENGINE", "cpu"};
+  EXPECT_EQ(says([&](ibv_context*, ibv_pd* pd) { register_host(pd); }), "");
 }
 
 /// The engine on a GPU, with a thread in place of its kernel.

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <dlfcn.h>
+#include <endian.h>
 
 #include <cstdint>
 #include <cstdlib>
@@ -72,6 +73,20 @@ inline Pages make_pages(size_t bytes, bool gpu = false) {
   std::memset(memory, 0, bytes);
   return Pages(memory);
 }
+
+/// The last 8 bytes of a CQE, which the NIC stores in one piece behind all others.
+class LastOfCqe {
+ public:
+  explicit LastOfCqe(const uint8_t* cqe)
+      : word_(be64toh(
+            __atomic_load_n(reinterpret_cast<const uint64_t*>(cqe + 56), __ATOMIC_ACQUIRE))) {}
+  uint8_t opcode() const { return word_ >> 4 & 0xf; }
+  uint8_t owner() const { return word_ & 1; }
+  uint16_t counter() const { return static_cast<uint16_t>(word_ >> 16); }
+
+ private:
+  uint64_t word_;
+};
 
 /// A setting, while this lives.
 class Setting {
