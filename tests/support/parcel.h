@@ -21,6 +21,7 @@ struct Parcel {
     packet.payload = payload.bytes;
     for (uint32_t i = 0; i < payload.count; ++i) {
       const Payload::Chunk& chunk = payload.chunk[i];
+      if (chunk.bytes == 0) continue;  // then there may be no memory at either end
       bytes.resize(bytes.size() + chunk.bytes);
       copy_bytes(bytes.data() + bytes.size() - chunk.bytes, chunk.memory, chunk.bytes);
     }
