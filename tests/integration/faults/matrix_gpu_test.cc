@@ -17,17 +17,25 @@ class FaultMatrixOnGpu : public RuntimeOnGpu {
   FaultMatrixOnGpu() { ::setenv("PEAL_SOFTNIC_TIMEOUT_SCALE", "0.002", 1); }
 };
 
+void run_between_processes(const std::vector<Column>& columns, const char* title) {
+  const auto life = [&](Bootstrap& group) {
+    Matrix matrix(group, columns, matrix_config(), Target::kGpu);
+    matrix.run();
+    matrix.print(title);
+    return testing::Test::HasFailure() ? 1 : 0;
+  };
+  EXPECT_NO_THROW(bootstrap::run_processes(2, life, {.job = std::chrono::minutes(10)}));
+}
+
 TEST_F(FaultMatrixOnGpu, BetweenProcesses) {
   std::vector<Column> columns = columns_of_any_nic();
   const std::vector<Column> more = columns_of_the_peers_nic();
   columns.insert(columns.end(), more.begin(), more.end());
-  const auto life = [&](Bootstrap& group) {
-    Matrix matrix(group, columns, matrix_config(), Target::kGpu);
-    matrix.run();
-    matrix.print("faults between two processes, a NIC each, on the GPU engine");
-    return testing::Test::HasFailure() ? 1 : 0;
-  };
-  EXPECT_NO_THROW(bootstrap::run_processes(2, life, {.job = std::chrono::minutes(10)}));
+  run_between_processes(columns, "faults between two processes, a NIC each, on the GPU engine");
+}
+
+TEST_F(FaultMatrixOnGpu, OfAFewFaultsBetweenProcesses) {
+  run_between_processes(few_columns(), "a few faults between two processes, a NIC each");
 }
 
 }  // namespace

@@ -7,9 +7,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <string_view>
-
 namespace peal::fault_test {
 namespace {
 
@@ -46,14 +43,7 @@ TEST_F(FaultMatrix, BetweenThreads) {
 /// For sanitizers, under which the whole matrix takes minutes.
 TEST_F(FaultMatrix, OfAFewFaultsBetweenThreads) {
   const auto life = [](Bootstrap& group) {
-    std::vector<Column> few;
-    for (const Column& column : columns_of_any_nic()) {
-      constexpr std::string_view kFew[] = {"non", "ack", "lat", "STA", "ACK", "FLU", "x13"};
-      const bool chosen =
-          std::find(std::begin(kFew), std::end(kFew), column.code) != std::end(kFew);
-      if (chosen) few.push_back(column);
-    }
-    Matrix matrix(group, few);
+    Matrix matrix(group, few_columns());
     matrix.run();
     matrix.print("a few faults between two PEs on one NIC");
   };
