@@ -55,13 +55,14 @@ PEAL_HD bool fences_gpu(const Q& q) {
 template <Reach R, AnyQueue Q>
 PEAL_HD void tell_until(Q& q, const typename Q::Model::WorkQueue& nic, uint64_t end,
                         bool gpu_fence) {
+  // Completions do not go by it. Behind the fence, which waits for it, it would keep registers in
+  // use: gets by a warp in kernels of 1,024 threads then copied by way of the stack.
+  store_relaxed<R>(&q.rung, end);
   if (gpu_fence) {
     Q::Model::template tell<Reach::kGpu>(nic, end);
   } else {
     Q::Model::template tell<Reach::kSystem>(nic, end);
   }
-  // Behind the fence, which would wait for it. Completions do not go by it.
-  store_relaxed<R>(&q.rung, end);
 }
 
 /// Takes what is ready behind `word`, one request after another, and answers `posted` as it will be

@@ -4,8 +4,7 @@
 // them over.
 //
 //   completed, rung, posted <= reserved     free-running counts of blocks; `reserved` and `posted`
-//                                           have more above it (mark.h, hand_over.h). Who rings
-//                                           says so in `rung` afterwards
+//                                           have more above it (mark.h, hand_over.h)
 //
 //   reserve(q, n, &at);  Model::write(q.nic, q.mask, at, ...) ...;  hand_over(q, {at, n, last})
 //

@@ -138,8 +138,7 @@ std::vector<uint32_t> Queues::marked() const {
 
 bool Queues::under_way(uint32_t index) const {
   const Progress at = progress(index);
-  // What was reserved and not rung nobody rings any more. A kernel that was cut off between the
-  // doorbell and `rung` has rung more than it says; of its GPU nothing works any more.
+  // What was reserved and not rung nobody rings any more.
   return at.status == Status::kOk && at.rung != at.completed &&
          !nic::answered(shared(), shared_base(index), layout_, at.rung);
 }

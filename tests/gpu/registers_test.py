@@ -26,7 +26,7 @@ OVER = {
     "nvshmem_getmem_warp": 72,
     "quiet_warp": 67,
     "fence_warp": 67,
-    "barrier_all_warp": 68,
+    "barrier_all_warp": 70,
     "team_barrier_block": 80,
     "iput_block": 75,
     "iget_block": 88,

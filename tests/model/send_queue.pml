@@ -36,6 +36,7 @@ inline poll() { atomic { if :: cqe > completed -> completed = cqe :: else fi } }
 /* The record first; but the register's store may arrive before it. Behind a fence it is stored again: ring_twice. */
 inline tell_nic(count) {
   assert(count >= record);
+  rung = count;
 #ifdef SURE_BELL
   atomic { record = count; bell = count }
 #else
@@ -49,7 +50,6 @@ inline tell_nic(count) {
   skip
 #endif
 #endif
-  ; rung = count
 }
 
 /* Takes `posted`: `busy` if somebody else has it. */

@@ -101,7 +101,7 @@ TEST(Completion, TheSameCounterTwiceIsNoNews) {
   EXPECT_EQ(cq.q.completed, 1u);
 }
 
-// Who rings says so in `rung` behind the doorbell, and may be held up between the two.
+// Nothing orders `rung` before what the NIC says.
 TEST(Completion, CountsWhatRungDoesNotSayYet) {
   CompletionQueue cq;
   cq.post_up_to(10);
