@@ -42,7 +42,9 @@ void fill_slots(verbs_context& verbs) {
   ops.dealloc_mw = unsupported_window;
 }
 
+/// Who learns of a queue's record and register may arm it through them.
 void describe(VerbsCq& cq, mlx5dv_cq* out) {
+  if (cq.channel != nullptr && !cq.nic().on_gpu()) require(cq.nic().listen_cq(cq.number, cq));
   *out = {};
   out->buf = cq.config.buffer;
   out->dbrec = reinterpret_cast<__be32*>(cq.config.doorbell);
