@@ -6,9 +6,9 @@
 // no registration; both succeed here as on a card. All other memory is left to the driver.
 //
 //   dlsym, cuGetProcAddress: the names below -> these functions; any other -> the driver's
+//   linked with the driver: the definitions at the end, which come first
 //
-// Clients find the driver's functions by these two calls, so a definition of cuMemHostRegister
-// alone would be found by few.
+// Most clients find the driver's functions by the two calls; UCX is linked with the driver.
 #include <dlfcn.h>
 
 #include <atomic>
@@ -187,6 +187,16 @@ void* dlsym(void* handle, const char* name) noexcept {
   void* const ours = replacement(is_meant);
   if (ours != nullptr && real_dlsym()(handle, name) != nullptr) return ours;
   return real_dlsym()(handle, name);
+}
+
+int cuMemHostRegister_v2(void* address, size_t bytes, unsigned flags) {
+  return peal::softnic::sysfs::host_register(address, bytes, flags);
+}
+
+int cuMemHostUnregister(void* address) { return peal::softnic::sysfs::host_unregister(address); }
+
+int cuMemHostGetDevicePointer_v2(unsigned long long* answer, void* address, unsigned flags) {
+  return peal::softnic::sysfs::host_device_pointer(answer, address, flags);
 }
 
 }  // extern "C"

@@ -38,8 +38,10 @@ TEST(Preload, FindsTheNextDefinitionAfterItsCallers) {
       << "counted from the preload it would be the caller's own";
 }
 
-/// The driver's functions as a client finds them: by dlsym, or by cuGetProcAddress.
-class Doorbells : public testing::TestWithParam<bool> {
+/// The driver's functions as a client finds them. Who is linked with the driver, as UCX is, has the
+/// first in the order of libraries, and that is the preload.
+enum class Way { kDlsym, kGetProcAddress, kLinked };
+class Doorbells : public testing::TestWithParam<Way> {
  protected:
   Doorbells() : fake_(load_fake_cuda()) {
     fake_.io_memory = false;
@@ -75,8 +77,14 @@ class Doorbells : public testing::TestWithParam<bool> {
   /// As the parameter says.
   template <class F>
   F* driver(const std::string& name, const char* version = "") const {
-    if (!GetParam()) return find<F>(name + version);
+    if (GetParam() == Way::kDlsym) return find<F>(name + version);
     void* found = nullptr;
+    if (GetParam() == Way::kLinked) {
+      void* const preload = dlopen(getenv("LD_PRELOAD"), RTLD_NOW | RTLD_NOLOAD);
+      found = dlsym(preload, (name + version).c_str());
+      dlclose(preload);
+      return reinterpret_cast<F*>(found);
+    }
     find<Result(const char*, void**, int, uint64_t, int*)>("cuGetProcAddress_v2")(
         name.c_str(), &found, 13000, 0, nullptr);
     return reinterpret_cast<F*>(found);
@@ -241,9 +249,14 @@ TEST_P(OnAGpu, AFaultPlanIsTakenAndAWrongOneRefused) {
   EXPECT_EQ(verbs<int()>("peal_softnic_clear_faults")(), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(By, OnAGpu, testing::Values(false));
-INSTANTIATE_TEST_SUITE_P(By, Doorbells, testing::Bool(),
-                         [](const auto& by) { return by.param ? "cuGetProcAddress" : "dlsym"; });
+const char* name_of(const testing::TestParamInfo<Way>& way) {
+  if (way.param == Way::kLinked) return "linked";
+  return way.param == Way::kDlsym ? "dlsym" : "cuGetProcAddress";
+}
+
+INSTANTIATE_TEST_SUITE_P(By, OnAGpu, testing::Values(Way::kDlsym));
+INSTANTIATE_TEST_SUITE_P(By, Doorbells,
+                         testing::Values(Way::kDlsym, Way::kGetProcAddress, Way::kLinked), name_of);
 
 }  // namespace
 
