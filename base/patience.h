@@ -32,13 +32,19 @@ class Patience {
 
   /// To be called after a round; returns when it is time for the next one.
   void after(bool worked) {
+    after(worked, [](Nap nap) { std::this_thread::sleep_for(nap); });
+  }
+
+  /// The same for a thread that naps by rest(nap), which something may cut short.
+  template <class Rest>
+  void after(bool worked, const Rest& rest) {
     rounds_ = worked ? 0 : rounds_ + 1;
     if (rounds_ < kSpins) return;
     const Nap nap = nap_after(rounds_, longest_);
     if (nap == Nap::zero()) {
       std::this_thread::yield();
     } else {
-      std::this_thread::sleep_for(nap);
+      rest(nap);
     }
   }
 

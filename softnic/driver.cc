@@ -21,7 +21,6 @@ namespace {
 
 constexpr uint32_t kBudget = 64;  // WQEs of one queue pair in a round
 constexpr Patience::Nap kLongestNap{200};
-constexpr uint32_t kSpins = 2;       // as Patience
 constexpr uint64_t kTurn = 100'000;  // ns, the shortest there is
 
 /// sched_attr of sched_setattr(2), whose header has names that sched.h has, too.
@@ -73,7 +72,7 @@ void EngineThread::run() {
   prctl(PR_SET_TIMERSLACK, 1000);  // or a sleep of 20 us takes 70
   ask_for_short_turns();
   const SurvivesLostMemory survives(port_);
-  uint32_t idle_rounds = 0;
+  Patience patience(kLongestNap);
   while (!stop_.load(std::memory_order_relaxed)) {
     mutex_.let_visitors_in();
     bool worked;
@@ -81,17 +80,13 @@ void EngineThread::run() {
       const std::lock_guard lock(mutex_.own());
       worked = round();
     }
-    idle_rounds = worked ? 0 : idle_rounds + 1;
-    rest(idle_rounds);
+    patience.after(worked, [this](Patience::Nap nap) { rest(nap); });
   }
   const std::lock_guard lock(mutex_.own());
   round();
 }
 
-void EngineThread::rest(uint32_t idle_rounds) const {
-  if (idle_rounds < kSpins) return;
-  const Patience::Nap nap = Patience::nap_after(idle_rounds, kLongestNap);
-  if (nap == Patience::Nap::zero()) return std::this_thread::yield();
+void EngineThread::rest(Patience::Nap nap) const {
   if (!listens_) return std::this_thread::sleep_for(nap);
   wire_.rest(nap);
 }

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/busy_list.h"
+#include "base/patience.h"
 #include "base/visited_mutex.h"
 #include "softnic/control/control.h"
 #include "softnic/engine/objects.h"
@@ -42,7 +43,7 @@ class EngineThread : public Runner {
  private:
   void run();
   bool round();
-  void rest(uint32_t idle_rounds) const;
+  void rest(Patience::Nap nap) const;
 
   Port& port_;
   Wires wire_;
