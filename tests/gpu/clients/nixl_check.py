@@ -164,16 +164,18 @@ class Check:
         self.target.clear()
         self.peers.gather()
 
-    def same(self, name, rank, parts):
-        """Whether the target holds `parts`, (offset there, offset in rank's source, bytes), and nothing else."""
-        wanted = np.full(self.target.size, EMPTY, dtype=np.uint8)
+    def same(self, name, rank, parts, begin=0, end=None):
+        """Whether [begin, end) of the target holds `parts`, (offset there, offset in rank's source, bytes), and nothing
+        else."""
+        length = (end or self.target.size) - begin
+        wanted = np.full(length, EMPTY, dtype=np.uint8)
         for there, here, size in parts:
-            wanted[there:there + size] = pattern(rank, self.turn, here, size)
-        got = self.target.load(0, self.target.size)
+            wanted[there - begin:there - begin + size] = pattern(rank, self.turn, here, size)
+        got = self.target.load(begin, length)
         if np.array_equal(got, wanted):
             return True
         wrong = np.flatnonzero(got != wanted)
-        print(f"rank {self.rank}: {name}: {wrong.size} bytes are wrong; byte {wrong[0]} is {got[wrong[0]]} and not "
+        print(f"rank {self.rank}: {name}: {wrong.size} bytes are wrong; byte {begin + wrong[0]} is {got[wrong[0]]} and not "
               f"{wanted[wrong[0]]}", flush=True)
         return False
 
@@ -305,11 +307,7 @@ class Check:
             self.peers.gather()
             # With two ranks both parts come from the same one; with more, each from its own.
             for rank, parts, begin in ((self.before, written, 0), (self.next, read, half)):
-                got = self.target.load(begin, half)
-                wanted = np.full(half, EMPTY, dtype=np.uint8)
-                for there, here, size in parts:
-                    wanted[there - begin:there - begin + size] = pattern(rank, self.turn, here, size)
-                well = np.array_equal(got, wanted) and well
+                well = self.same("both ways", rank, parts, begin, begin + half) and well
             if turn < 7:
                 self.begin()
                 for handle in handles:

@@ -15,8 +15,9 @@
 set -euo pipefail
 [ $# -ge 3 ] || { sed -n '4,14s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 softnic=$(realpath "$1") ucx=$(realpath "$2") mode=$3
+gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU' || true)
 memory=${MEMORY:-}
-[ -n "$memory" ] || { nvidia-smi -L 2>/dev/null | grep -q '^GPU' && memory=cuda || memory=host; }
+[ -n "$memory" ] || { [ "$gpus" != 0 ] && memory=cuda || memory=host; }
 
 # Test, bytes, iterations, the rest. In @there only what the NIC writes or reads at the target is a GPU's: UCX's CPU
 # touches the other end, be it a zero-copy message's header alone. In @both both ends are.
@@ -101,7 +102,7 @@ until=$((SECONDS + ${PATIENCE:-55}))
 # perftest PROCESS ARGUMENTS...: the server is process 0, the client process 1. In mode device each has a GPU of its own
 # alone, if there are two: of several UCX makes a lane to the first, and looks for one to another.
 perftest() {
-  [ "$mode" != device ] || export CUDA_VISIBLE_DEVICES=$(($1 % $(nvidia-smi -L | wc -l)))
+  [ "$mode" != device ] || export CUDA_VISIBLE_DEVICES=$(($1 % gpus))
   shift
   LD_PRELOAD=$softnic/libpeal_sysfs.so timeout -k 2 "$((until - SECONDS > 1 ? until - SECONDS : 1))" \
     "$ucx/bin/ucx_perftest" -f -w 20 -p "$port" "$@"
@@ -132,7 +133,7 @@ said() { grep -vE '^[+|]|sock\.c|netlink\.c|^[a-z_]+-[0-9]+' "$1" | tail -n 25; 
 
 # run TITLE ARGUMENTS...: all tests of standard input. After one that fails those behind it get a connection of their own.
 run() {
-  local title=$1 name where
+  local title=$1 name where figures
   shift
   : >"$log/batch"
   while read -r test bytes iterations rest; do
@@ -149,9 +150,9 @@ run() {
   while [ -s "$log/batch" ]; do
     connect "$@"
     while read -r name _; do
-      if grep -qE "^$name +[0-9]+ .* [0-9]+$" "$log/client"; then
+      if figures=$(grep -E "^$name +[0-9]+ .* [0-9]+$" "$log/client"); then
         passed=$((passed + 1))
-        echo "$title $(grep -E "^$name +[0-9]+ " "$log/client" | tail -n 1)"
+        echo "$title ${figures##*$'\n'}"
         sed -i 1d "$log/batch"
         continue
       fi
@@ -188,7 +189,7 @@ case $mode in
     run "UCP over $mode" <<<"$ucp$ucp_atomics"
     ;;
   device)
-    [ "$memory" = cuda ] || { echo "ucx_cuda.sh: no GPU"; exit 1; }
+    [ "$memory" = cuda ] && [ "$gpus" != 0 ] || { echo "ucx_cuda.sh: no GPU"; exit 1; }
     # The default, one NIC for every so many GPUs, gives a GPU no NIC where there are fewer NICs than GPUs. The devices
     # of rc_gda have names of their own, cuda0-mlx5_0:1.
     export UCX_TLS=${UCX_TLS:-cuda_copy,rc,rc_gda} UCX_IB_GDA_MAX_HCA_PER_GPU=1 UCX_IB_GDA_RETAIN_INACTIVE_CTX=y
