@@ -33,7 +33,7 @@ template <Reach R, AnyScope S, class T>
 PEAL_DEVICE Ticket put_signal_nbi(const BasicContext<R>& ctx, S scope, T* dst,
                                   const std::type_identity_t<T>* src, size_t count,
                                   const Signal& signal) {
-  const detail::PutSignal<detail::Rings::kNow> put{dst, src, detail::bytes_of<T>(count), signal};
+  const detail::PutSignal<nic::Rings::kNow> put{dst, src, detail::bytes_of<T>(count), signal};
   return detail::checked_access(ctx, scope, put);
 }
 
@@ -43,7 +43,7 @@ template <Reach R, AnyScope S, class T>
 PEAL_DEVICE Status put_signal(const BasicContext<R>& ctx, S scope, T* dst,
                               const std::type_identity_t<T>* src, size_t count,
                               const Signal& signal) {
-  const detail::PutSignal<detail::Rings::kNow> put{dst, src, detail::bytes_of<T>(count), signal};
+  const detail::PutSignal<nic::Rings::kNow> put{dst, src, detail::bytes_of<T>(count), signal};
   const auto note = [&] {
     CallNote whole = put.note();
     whole.starts = 0;
@@ -74,7 +74,7 @@ PEAL_DEVICE Status put_signal(const BasicContext<R>& ctx, T* dst,
 /// thread.
 template <Reach R>
 PEAL_DEVICE Status signal(const BasicContext<R>& ctx, const Signal& what) {
-  return detail::signal_alone<detail::Rings::kNow>(ctx, what).status;
+  return detail::signal_alone<nic::Rings::kNow>(ctx, what).status;
 }
 
 /// What the word of a signal at home says now; never blocks. What was put before the value was

@@ -19,7 +19,7 @@ PEAL_HD Signal signal_of(uint64_t* word, uint64_t value, int op, int pe) {
 /// A signal by itself, as the guide has it: it vouches for nothing ahead of it, unlike
 /// peal::signal(); nvshmem_fence() does. That is a fence of system scope less over NVLink.
 PEAL_DEVICE void signal_alone(const Signal& signal) {
-  (void)detail::signal_alone<detail::Rings::kNow, Order::kRelaxed>(unordered(), signal);
+  (void)detail::signal_alone<nic::Rings::kNow, Order::kRelaxed>(unordered(), signal);
 }
 
 }  // namespace peal::compat

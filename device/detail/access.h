@@ -168,8 +168,12 @@ PEAL_DEVICE typename Op::Answer access_peer(const BasicContext<R>& ctx, S scope,
 /// access_peer() of a call of a kernel, which checked mode looks at: note() says what it does.
 template <Reach R, class S, class Op>
 PEAL_DEVICE typename Op::Answer checked_access(const BasicContext<R>& ctx, S scope, const Op& op) {
-  return checked(
-      ctx, scope, [&] { return op.note(); }, [&] { return access_peer(ctx, scope, op); });
+  if constexpr (kObservesCalls) {
+    if (observed(ctx.state)) {
+      return observe(ctx, scope, op.note(), [&] { return access_peer(ctx, scope, op); });
+    }
+  }
+  return access_peer(ctx, scope, op);
 }
 
 /// An operation by one thread, as two functions: one takes a context and an address, the other a

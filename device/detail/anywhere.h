@@ -20,7 +20,7 @@
 #include "device/base/scope.h"
 #include "device/context.h"
 #include "device/detail/drain.h"
-#include "device/detail/post.h"
+#include "device/detail/dump.h"
 #include "device/detail/resolve.h"
 #include "device/nic/post.h"
 #include "device/transport/model.h"
@@ -154,7 +154,7 @@ PEAL_DEVICE_COLD Status put_in_pieces(ByLane* move) {
     const auto write = inline_write<3>(there, move->home + move->done, part);
     move->done += part;
     in_memory(move);
-    move->last = post<R, kTogether>(*move->q, write);
+    move->last = nic::post_by_lane<R, kTogether>(*move->q, write);
     in_memory(move);
   }
   return move->last.status;
@@ -171,7 +171,7 @@ PEAL_DEVICE_COLD void fetch_to_cells(ByLane* move) {
     const nic::Local cell = nic::Landing(*move->q, move->first + move->done / kCell).local();
     move->done += part;
     in_memory(move);
-    move->last = post<R, kTogether>(*move->q, nic::Read{there, cell, part});
+    move->last = nic::post_by_lane<R, kTogether>(*move->q, nic::Read{there, cell, part});
     in_memory(move);
   }
 }

@@ -240,7 +240,7 @@ PEAL_DEVICE Ticket fetch_atomic_nbi(const BasicContext<R>& ctx, T* result, const
 }
 
 /// Makes updated<U>(word, value) of the word; nobody asks for the old value.
-template <Update U, Order O, Rings kRings = Rings::kNow, Reach R, class T>
+template <Update U, Order O, nic::Rings kRings = nic::Rings::kNow, Reach R, class T>
 PEAL_DEVICE Ticket post_atomic(const BasicContext<R>& ctx, T* word, const T& value, int pe) {
   const auto what = change<U>(value);
   return access_atomic<O, Ticket>(

@@ -36,7 +36,8 @@ PEAL_DEVICE Status set_flag(const BasicContext<R>& ctx, uint64_t* flag, uint64_t
   }
   SendQueue* const q = flag_queue(ctx, static_cast<uint32_t>(pe));
   const nic::Remote at{offset, ctx.heap.word_rkeys[key_index(ctx, *q, pe)]};
-  return with_set(ctx, at, epoch, [&](const auto& request) { return post<R, true>(*q, request); })
+  return with_set(ctx, at, epoch,
+                  [&](const auto& request) { return nic::post_by_lane<R, true>(*q, request); })
       .status;
 }
 

@@ -83,6 +83,9 @@ PEAL_DEVICE bool records_calls(const ContextState* state) {
   return kRecordsCalls && state->records != nullptr;
 }
 
+/// False: no program that is compiled so has its calls looked at.
+inline constexpr bool kObservesCalls = kChecksCalls || kRecordsCalls;
+
 /// True if either looks at the context's calls: one branch for both.
 PEAL_DEVICE bool observed(const ContextState* state) {
   const uint64_t checks = kChecksCalls ? reinterpret_cast<uint64_t>(state->checks) : 0;
@@ -147,29 +150,33 @@ class Observed {
   Recording recording_{};
 };
 
-/// Makes the call `op()`, whose CallNote is make(), unless checked mode finds a mistake in it. All
-/// lanes of the scope call.
+/// Makes the call `op()`, whose CallNote is `note`, while it is looked at, unless checked mode
+/// finds a mistake in it.
+template <Reach R, class S, class Op>
+PEAL_DEVICE auto observe(const BasicContext<R>& ctx, S scope, const CallNote& note, const Op& op) {
+  using Answer = decltype(op());
+  Observed<R, S> call(ctx.state, scope, note);
+  const Status refused = call.begin();
+  if (refused != Status::kOk) return refused_by<Answer>(refused);
+  Answer answer = op();
+  call.end(answer);
+  return answer;
+}
+
+/// Makes the call `op()`, whose CallNote is make(). All lanes of the scope call.
 template <Reach R, class S, class Make, class Op>
 PEAL_DEVICE auto checked(const BasicContext<R>& ctx, S scope, const Make& make, const Op& op) {
-  if constexpr (kChecksCalls || kRecordsCalls) {
-    using Answer = decltype(op());
-    if (!observed(ctx.state)) return op();
-    Observed<R, S> call(ctx.state, scope, make());
-    const Status refused = call.begin();
-    if (refused != Status::kOk) return refused_by<Answer>(refused);
-    Answer answer = op();
-    call.end(answer);
-    return answer;
-  } else {
-    return op();
+  if constexpr (kObservesCalls) {
+    if (observed(ctx.state)) return observe(ctx, scope, make(), op);
   }
+  return op();
 }
 
 /// A look that does not wait, whose CallNote is make(): what `op()` answers converts to false where
 /// it did not see what it wanted. One thread.
 template <Reach R, class Make, class Op>
 PEAL_DEVICE auto checked_look(const BasicContext<R>& ctx, const Make& make, const Op& op) {
-  if constexpr (kChecksCalls || kRecordsCalls) {
+  if constexpr (kObservesCalls) {
     using Answer = decltype(op());
     ContextState* const state = ctx.state;
     if (!observed(state)) return op();

@@ -19,7 +19,7 @@
 #include <cstdint>
 
 #include "device/context.h"
-#include "device/detail/post.h"
+#include "device/detail/dump.h"
 #include "device/detail/resolve.h"
 #include "device/nic/post.h"
 #include "device/transport/model.h"
@@ -36,7 +36,7 @@ PEAL_DEVICE void post_settling_read(const ContextFields& ctx, SendQueue& q) {
   const uint32_t at = rail_of(ctx, q) * static_cast<uint32_t>(ctx.n_pes) + q.peer;
   const nic::Remote first_word{0, ctx.heap.word_rkeys[at]};
   using Look = nic::ReadWord<sizeof(uint64_t), nic::Nowhere>;
-  const Ticket read = post<R, kTogether>(q, Look{first_word, {}});
+  const Ticket read = nic::post_by_lane<R, kTogether>(q, Look{first_word, {}});
   if (read.status == Status::kOk) store_relaxed<R>(&q.settled, read.index + 1);
 }
 
@@ -65,20 +65,20 @@ PEAL_DEVICE Status settle_left(const BasicContext<R>& ctx, SendQueue* left) {
 }
 
 /// nic::wait() for atomics that left their block's queue.
-template <Reach R, Rings kRings>
+template <Reach R, nic::Rings kRings>
 PEAL_DEVICE_COLD Status wait_there(Ticket ticket) {
-  if constexpr (kRings == Rings::kLater) nic::ring_for<R>(ticket);
+  if constexpr (kRings == nic::Rings::kLater) nic::ring_for<R>(ticket);
   return nic::wait<R>(ticket);
 }
 
 /// post() for an atomic that nobody waits for.
-template <Reach R, bool kTogether, Rings kRings = Rings::kNow, class Request>
+template <Reach R, bool kTogether, nic::Rings kRings = nic::Rings::kNow, class Request>
 PEAL_DEVICE Ticket post_in_order(const BasicContext<R>& ctx, const Destination& at, int pe,
                                  const Request& request) {
   SendQueue* const left = queue_left(ctx, at.queue, pe);
   const Status before = settle_left<R, kTogether>(ctx, left);
   if (before != Status::kOk) return Ticket{nullptr, 0, before};
-  Ticket ticket = post<R, kTogether, kRings>(*at.queue, request);
+  Ticket ticket = nic::post_by_lane<R, kTogether, kRings>(*at.queue, request);
   if (left != nullptr) ticket.status = wait_there<R, kRings>(ticket);
   return ticket;
 }

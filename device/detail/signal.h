@@ -43,7 +43,7 @@ PEAL_DEVICE Ticket with_signal(const ContextFields& ctx, const Destination& flag
   return post(behind<Update::kAdd>(ctx.signals, flag.remote, signal.value));
 }
 
-template <Reach R, bool kTogether, Rings kRings = Rings::kNow>
+template <Reach R, bool kTogether, nic::Rings kRings = nic::Rings::kNow>
 PEAL_DEVICE Ticket post_signal(const BasicContext<R>& ctx, const Destination& flag,
                                const Signal& signal) {
   return with_signal(ctx, flag, signal, [&](const auto& request) {
@@ -85,13 +85,14 @@ struct SignalledData {
 
 /// Where no queue carries both, one behind the other: there is a signal alone, another NIC's word,
 /// or one that is stored. Out of line: posts of its own, which few calls come to.
-template <Reach R, bool kTogether, Rings kRings>
+template <Reach R, bool kTogether, nic::Rings kRings>
 PEAL_DEVICE_COLD Ticket put_signal_apart(const ContextState* state, const SignalledData* what) {
   const auto& ctx = static_cast<const BasicContext<R>&>(state->fields);
   const auto& [to, flag, src, bytes, signal] = *what;
   if (bytes == 0 && flag.direct == nullptr)
     return post_signal<R, kTogether, kRings>(ctx, flag, signal);
-  const Ticket put = put_bytes<R, kTogether, Rings::kNow, Call::kPutSignal>(ctx, to, src, bytes);
+  const Ticket put =
+      put_bytes<R, kTogether, nic::Rings::kNow, Call::kPutSignal>(ctx, to, src, bytes);
   if (put.status != Status::kOk) return put;
   // Two NICs: the signal settles what is ahead of it.
   if (flag.direct == nullptr) return post_signal<R, kTogether>(ctx, flag, signal);
@@ -104,7 +105,7 @@ PEAL_DEVICE_COLD Ticket put_signal_apart(const ContextState* state, const Signal
   return Ticket{nullptr, 0, done};
 }
 
-template <Reach R, bool kTogether, Rings kRings>
+template <Reach R, bool kTogether, nic::Rings kRings>
 PEAL_DEVICE Ticket put_signal_bytes(const BasicContext<R>& ctx, const SignalledData& what) {
   if (what.flag.direct != nullptr || what.bytes == 0 || what.flag.queue != what.to.queue) {
     return call_apart<&put_signal_apart<R, kTogether, kRings>>(ctx.state, &what);
@@ -117,7 +118,7 @@ PEAL_DEVICE Ticket put_signal_bytes(const BasicContext<R>& ctx, const SignalledD
 }
 
 /// A put, and a signal behind it.
-template <Rings kRings>
+template <nic::Rings kRings>
 struct PutSignal {
   using Answer = Ticket;
   static constexpr bool kVotes = false;
@@ -150,7 +151,7 @@ struct PutSignal {
 };
 
 /// The data and the signal's word count as near only if both are.
-template <Rings kRings>
+template <nic::Rings kRings>
 PEAL_DEVICE Near near_of(const ContextFields& ctx, const PutSignal<kRings>& op) {
   const Near flag = find_near(ctx, word_of(op.signal, Call::kPutSignal));
   const Near data = find_near(ctx, op.asked());
@@ -159,7 +160,7 @@ PEAL_DEVICE Near near_of(const ContextFields& ctx, const PutSignal<kRings>& op) 
 }
 
 /// The same once the signal's word has been found.
-template <Rings kRings>
+template <nic::Rings kRings>
 struct PutSignalAt {
   using Answer = Ticket;
   PutSignal<kRings> put;
@@ -196,7 +197,7 @@ struct PutSignalAt {
   }
 };
 
-template <Reach R, class S, Rings kRings>
+template <Reach R, class S, nic::Rings kRings>
 PEAL_DEVICE Ticket access_far(const BasicContext<R>& ctx, S scope, const PutSignal<kRings>& put,
                               uint8_t by_warp) {
   Asked word = word_of(put.signal, Call::kPutSignal);
@@ -219,7 +220,7 @@ PEAL_DEVICE Ticket access_far(const BasicContext<R>& ctx, S scope, const PutSign
 }
 
 /// The signal alone. By kRelaxed it need not vouch for what is ahead of it.
-template <Rings kRings, Order O = Order::kRelease, Reach R>
+template <nic::Rings kRings, Order O = Order::kRelease, Reach R>
 PEAL_DEVICE Ticket signal_alone(const BasicContext<R>& ctx, const Signal& what) {
   const auto note = [&] {
     CallNote signal = note_of(Call::kSignal, what.pe, what.word, sizeof(uint64_t), nullptr, 0);

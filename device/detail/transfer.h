@@ -14,7 +14,7 @@
 #include "device/context.h"
 #include "device/detail/access.h"
 #include "device/detail/anywhere.h"
-#include "device/detail/post.h"
+#include "device/detail/dump.h"
 #include "device/nic/post.h"
 #include "device/transport/model.h"
 #include "device/transport/p2p.h"
@@ -43,15 +43,16 @@ struct Rest {
 };
 
 /// Posts one part of a transfer, with the requests `after` behind it.
-template <Reach R, bool kTogether, Rings kRings, bool kPut, class... After>
+template <Reach R, bool kTogether, nic::Rings kRings, bool kPut, class... After>
 PEAL_DEVICE Ticket post_part(SendQueue& q, const Rest& rest, uint32_t bytes,
                              const After&... after) {
   using Request = std::conditional_t<kPut, nic::Write, nic::Read>;
-  return post<R, kTogether, kRings>(q, Request{rest.remote, rest.local, bytes}, after...);
+  return nic::post_by_lane<R, kTogether, kRings>(q, Request{rest.remote, rest.local, bytes},
+                                                 after...);
 }
 
 /// Posts what is ahead of the last part of a transfer that one request does not carry.
-template <Reach R, bool kTogether, Rings kRings, bool kPut>
+template <Reach R, bool kTogether, nic::Rings kRings, bool kPut>
 PEAL_DEVICE_COLD Status post_ahead(SendQueue* q, Rest* rest) {
   constexpr auto kPart = static_cast<uint32_t>(nic::Model::kMaxMessageBytes);
   for (; rest->bytes > kPart; rest->bytes -= kPart) {
@@ -64,7 +65,7 @@ PEAL_DEVICE_COLD Status post_ahead(SendQueue* q, Rest* rest) {
 }
 
 /// Posts a transfer of any size, with `after` under the same doorbell as its last part.
-template <Reach R, bool kTogether, Rings kRings, bool kPut, class... After>
+template <Reach R, bool kTogether, nic::Rings kRings, bool kPut, class... After>
 PEAL_DEVICE Ticket post_parts(SendQueue& q, Rest rest, const After&... after) {
   if (rest.bytes > nic::Model::kMaxMessageBytes) {
     Rest parts = rest;
@@ -79,24 +80,24 @@ PEAL_DEVICE Ticket post_parts(SendQueue& q, Rest rest, const After&... after) {
 }
 
 /// Posts a put of N*4 bytes or less, which travel inside its request.
-template <uint32_t N, Reach R, bool kTogether, Rings kRings, class... After>
+template <uint32_t N, Reach R, bool kTogether, nic::Rings kRings, class... After>
 PEAL_DEVICE Ticket post_inline(const Destination& to, const void* src, uint32_t bytes,
                                const After&... after) {
   const auto write = inline_write<N>(to.remote, src, bytes);
-  return post<R, kTogether, kRings>(*to.queue, write, after...);
+  return nic::post_by_lane<R, kTogether, kRings>(*to.queue, write, after...);
 }
 
 /// Posts a put of at most kShortInline bytes by one lane of several, which may be one request with
 /// theirs.
-template <Reach R, Rings kRings>
+template <Reach R, nic::Rings kRings>
 PEAL_DEVICE Ticket post_short(const Destination& to, const void* src, uint32_t bytes) {
-  return post_few<R, kRings>(*to.queue, inline_write<3>(to.remote, src, bytes));
+  return nic::post_few<R, kRings>(*to.queue, inline_write<3>(to.remote, src, bytes));
 }
 
 /// Posts a put of any size, followed by `after` (more requests) under the same doorbell
 /// as its last part.
-template <Reach R, bool kTogether, Rings kRings = Rings::kNow, Call kCall = Call::kPut, class Home,
-          class... After>
+template <Reach R, bool kTogether, nic::Rings kRings = nic::Rings::kNow, Call kCall = Call::kPut,
+          class Home, class... After>
 PEAL_DEVICE Ticket put_bytes(const BasicContext<R>& ctx, const Destination& to, Home home,
                              uint64_t bytes, const After&... after) {
   if (bytes <= kShortInline) {
@@ -111,7 +112,7 @@ PEAL_DEVICE Ticket put_bytes(const BasicContext<R>& ctx, const Destination& to, 
   if (from.status != Status::kOk) {
     const Status moved = by_lane<R, kTogether, kCall>(ctx.state, to, home, bytes);
     if constexpr (sizeof...(After) > 0) {
-      if (moved == Status::kOk) return post<R, kTogether, kRings>(*to.queue, after...);
+      if (moved == Status::kOk) return nic::post_by_lane<R, kTogether, kRings>(*to.queue, after...);
     }
     return {nullptr, 0, moved};
   }
@@ -119,7 +120,7 @@ PEAL_DEVICE Ticket put_bytes(const BasicContext<R>& ctx, const Destination& to, 
                                                 after...);
 }
 
-template <Reach R, bool kTogether, Rings kRings = Rings::kNow, class Home>
+template <Reach R, bool kTogether, nic::Rings kRings = nic::Rings::kNow, class Home>
 PEAL_DEVICE Ticket get_bytes(const BasicContext<R>& ctx, const Destination& at, Home home,
                              uint64_t bytes) {
   Origin to = resolve_local(ctx, *at.queue, address_of(home), bytes);
@@ -195,7 +196,7 @@ PEAL_DEVICE void copy_mapped(S scope, void* dst, const void* src, uint64_t bytes
 }
 
 /// A put or get of any length.
-template <p2p::Direction kDirection, Rings kRings = Rings::kNow>
+template <p2p::Direction kDirection, nic::Rings kRings = nic::Rings::kNow>
 struct Transfer {
   using Answer = Ticket;
   static constexpr bool kVotes = true;

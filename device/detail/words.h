@@ -71,7 +71,7 @@ PEAL_DEVICE T load_value(const void* where) {
 
 /// A value from a register into a word of `pe`. No more than the call's own arguments: what a
 /// kernel hands to the function out of line, it keeps away from the kernel's own registers.
-template <class T, Rings kRings>
+template <class T, nic::Rings kRings>
 struct PutValue {
   static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>);
   using Answer = Ticket;
@@ -91,12 +91,13 @@ struct PutValue {
     uint64_t bits = 0;
     memcpy(&bits, &value, sizeof(T));
     const nic::WriteWord<sizeof(T)> write{at.remote, bits};
-    if constexpr (sizeof(T) % sizeof(uint32_t) == 0) return post_few<R, kRings>(*at.queue, write);
-    return post<R, true, kRings>(*at.queue, write);
+    if constexpr (sizeof(T) % sizeof(uint32_t) == 0)
+      return nic::post_few<R, kRings>(*at.queue, write);
+    return nic::post_by_lane<R, true, kRings>(*at.queue, write);
   }
 };
 
-template <Rings kRings = Rings::kNow, Reach R, class T>
+template <nic::Rings kRings = nic::Rings::kNow, Reach R, class T>
 PEAL_DEVICE Ticket put_value(const BasicContext<R>& ctx, T* dst, const T& value, int pe) {
   return checked_access(ctx, thread, PutValue<T, kRings>{dst, value, pe});
 }
@@ -109,7 +110,7 @@ PEAL_DEVICE Status fetch_word(const BasicContext<R>& ctx, SendQueue& q, const In
   Status status = Status::kOk;
   const auto landing = nic::take_landing<R>(q, &status);
   if (status != Status::kOk) return status;
-  const Ticket fetch = post<R, true>(q, into(landing.local()));
+  const Ticket fetch = nic::post_by_lane<R, true>(q, into(landing.local()));
   // Queues lie where the heap does, and so do their landing cells.
   status = nic::wait<R>(landed<R, true>(q, ctx.heap.dumped, landing.local(), fetch));
   if (status == Status::kOk) read(landing.value());

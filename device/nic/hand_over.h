@@ -14,7 +14,7 @@
 // leaves kWanted behind: whoever fills the gap then looks at `ready`. So whatever is ready, and has
 // nothing before it that is not, is rung by somebody.
 //
-// Where the queue has one owner there is nothing to take: the lane stores `posted`, and rings.
+// Where the queue has one owner there is nothing to take: the lane rings, and stores `posted`.
 #pragma once
 
 #include <cstdint>
@@ -164,8 +164,8 @@ PEAL_HD void hand_over(Q& q, const Posted& batch, Kept&... kept) {
   const bool gpu_fence = kRings && fences_gpu(q);
   const typename Q::Model::WorkQueue nic = q.nic;
   if constexpr (R == Reach::kLane) {
-    store_relaxed<R>(&q.posted, word);
     if (kRings) tell_until<R>(q, nic, end, gpu_fence);
+    store_relaxed<R>(&q.posted, word);
   } else {
     const uint64_t before = fetch_or_acquire<R, Edge::kPublishedBeforeTaken>(&q.posted, kRinging);
     if ((before & (kPostedFlags | kPostedCount)) == batch.first) {

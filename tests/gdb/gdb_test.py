@@ -128,6 +128,19 @@ class Commands(unittest.TestCase):
         self.expect(end, r"exited normally\]$")
 
 
+class Put(unittest.TestCase):
+    # docs/architecture.md#life-of-a-put names the files, which a reader comes to in this order.
+    def test_from_the_call_to_the_request_there_are_six_files(self):
+        compose = "peal::mlx5::compose(peal::mlx5::Header const&, peal::nic::Write const&)"
+        stack = gdb(HELD_FULL, "tbreak put_by_warp", "run", f"tbreak {compose}", "continue", "bt")[-1]
+        frames = re.findall(r"^#\d+ .* at (?:\S*/)?(device/\S+):\d+$", stack, re.M)
+        self.assertIn("device/rma.h", frames, stack)
+        way = [file for file in reversed(frames[:frames.index("device/rma.h") + 1]) if not file.startswith("device/base/")]
+        stays = [file for file, before in zip(way, [None, *way]) if file != before]
+        self.assertEqual(stays, ["device/rma.h", "device/detail/access.h", "device/detail/transfer.h", "device/nic/post.h",
+                                 "device/mlx5/nic.h", "device/mlx5/wqe.h"], stack)
+
+
 def main():
     reason = skip_reason()
     if reason is not None:

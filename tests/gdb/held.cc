@@ -55,6 +55,11 @@ PEAL_KERNEL wait_for_seven(peal::Context ctx, uint64_t* word, uint64_t* data, pe
   }
 }
 
+// Behind it, for the stack of a put by the NIC.
+PEAL_KERNEL put_by_warp(peal::Context ctx, uint64_t* dst, const uint64_t* src, size_t count) {
+  (void)peal::put(ctx, peal::warp, dst, src, count, ctx.pe);
+}
+
 }  // namespace
 
 int main() {
@@ -64,10 +69,14 @@ int main() {
     limits.max_lanes = 2;  // beside the first block's
     peal::simt::set_limits(limits);
     peal::Runtime pe = peal::start();
-    uint64_t* const words = pe.allocate<uint64_t>(3);
+    constexpr size_t kMany = 8;  // more than a request carries
+    uint64_t* const words = pe.allocate<uint64_t>(3 + 2 * kMany);
     auto* const end = pe.allocate<peal::Status>(1);
     const peal::Grid grid{.blocks = 5, .threads = 2};
     peal::launch(grid, wait_for_seven, pe.context(), words, words + 1, end).wait();
+    peal::launch({.blocks = 1, .threads = 2}, put_by_warp, pe.context(), words + 3,
+                 words + 3 + kMany, kMany)
+        .wait();
     pe.check();
     return *end == peal::Status::kOk ? 0 : 1;
   });

@@ -124,7 +124,7 @@ PEAL_KERNEL put_of_two_kinds(Context ctx, std::byte* heap) {
     (void)put_nbi(ctx, heap + kTarget, heap + kSource, 8, 1);
   } else {
     const nic::Atomic<Update::kSwap, uint64_t> swap{};
-    (void)detail::post<Reach::kGpu, true>(*detail::queue_at(ctx, 1), swap);
+    (void)nic::post_by_lane<Reach::kGpu, true>(*detail::queue_at(ctx, 1), swap);
   }
 }
 
