@@ -120,12 +120,11 @@ PEAL_HD Status end_status(const Q& q, SpinEnd end) {
   return end == SpinEnd::kTimedOut ? Status::kTimeout : stop_status<R>(q);
 }
 
-/// Turns the early end of a wait that owned queue slots into a status, and closes the queue: its
-/// slots will never be handed over, so nobody behind them can proceed. Notes the wait as one of
-/// kind K; kOther: it has been noted.
+/// Closes the queue with the status of a wait that owned slots of it and ended early: they will
+/// never be handed over, so nobody behind them can proceed. Notes the wait as one of kind K;
+/// kOther: it has been noted. Answers the queue's first error.
 template <Reach R, WaitKind K, AnyQueue Q>
-PEAL_COLD Status close_queue(Q& q, SpinEnd end) {
-  const Status status = end_status<R>(q, end);
+PEAL_COLD Status close_queue(Q& q, Status status) {
   QueueError record{};
   record.wqe_index = load_relaxed<R>(&q.completed);
   latch_error<R>(q, status, record);

@@ -51,7 +51,8 @@ class Landing {
         q.timeout_ns,
         [&] { return load_acquire<R, Edge::kReuseAfterCellRead>(&cell().lap) == lap_; },
         [&] { return stop_status<R>(q) != Status::kOk; });
-    return end == SpinEnd::kDone ? Status::kOk : close_queue<R, WaitKind::kLanding>(q, end);
+    if (end == SpinEnd::kDone) return Status::kOk;
+    return close_queue<R, WaitKind::kLanding>(q, end_status<R>(q, end));
   }
 
   PEAL_HD Local local() const { return cell_of(*queue_, index_); }

@@ -76,22 +76,16 @@ PEAL_HD Status reserve(Q& q, uint32_t blocks, uint64_t* first) {
 /// Asks the host to connect the queue and waits until it has. `completed` is read as the host's
 /// word: what the host wrote before it, such as the number of the queue pair, is seen behind it.
 template <Reach R, AnyQueue Q>
-PEAL_COLD SpinEnd wait_for_connection(Q& q, uint64_t end) {
+PEAL_COLD Status wait_for_connection(Q& q, uint64_t end) {
   store_release<Reach::kSystem>(q.request, 1u);
-  const auto what = [&] { return wait_of(WaitKind::kLink, q, end - 1); };
-  Waiting waiting(&q.waits);
-  const SpinEnd asked = spin_until(
-      q.timeout_ns,
+  return wait_noted(
+      &q.waits, q.timeout_ns,
       [&] { return end - load_acquire<Reach::kSystem>(&q.completed) <= kUnconnected; },
-      [&] {
-        waiting.look(what);
-        return stop_status<R>(q) != Status::kOk;
-      });
-  waiting.end(end_status<R>(q, asked), what);
-  return asked;
+      [&] { return stop_status<R>(q); }, [&] { return wait_of(WaitKind::kLink, q, end - 1); });
 }
 
 /// Waits until blocks up to `end` fit: the slow half of reserve(), and of a queue's first post.
+/// Not by wait_noted(), whose status takes kernels of 1,024 threads registers over the wait.
 template <Reach R, AnyQueue Q>
 PEAL_COLD Status wait_for_room(Q& q, uint64_t end) {
   if (end > kReservedCount) {
@@ -99,8 +93,8 @@ PEAL_COLD Status wait_for_room(Q& q, uint64_t end) {
     end &= kReservedCount;
   }
   if (end - load_relaxed<R>(&q.completed) > kUnconnected) {
-    const SpinEnd asked = wait_for_connection<R>(q, end);
-    if (asked != SpinEnd::kDone) return close_queue<R, WaitKind::kOther>(q, asked);
+    const Status asked = wait_for_connection<R>(q, end);
+    if (asked != Status::kOk) return close_queue<R, WaitKind::kOther>(q, asked);
   }
   const auto what = [&] { return wait_of(WaitKind::kRoom, q, end - 1); };
   Waiting waiting(&q.waits);
@@ -119,7 +113,7 @@ PEAL_COLD Status wait_for_room(Q& q, uint64_t end) {
       });
   if (seen.failed) why = stop_by_error<R>(q, seen);
   waiting.end(end_status<R>(q, why), what);
-  if (why != SpinEnd::kDone) return close_queue<R, WaitKind::kOther>(q, why);
+  if (why != SpinEnd::kDone) return close_queue<R, WaitKind::kOther>(q, end_status<R>(q, why));
   return queue_status<R>(q);
 }
 
@@ -168,10 +162,8 @@ template <Reach R, WaitKind K = WaitKind::kCompletion, AnyQueue Q>
 /// nothing before it.
 template <Reach R, AnyQueue Q>
 PEAL_COLD Status wait_rung(Q& q, uint64_t end, uint64_t* posted) {
-  const auto what = [&] { return wait_of(WaitKind::kQuiet, q, end - 1); };
-  Waiting waiting(&q.waits);
-  const SpinEnd why = spin_until(
-      q.timeout_ns,
+  return wait_noted(
+      &q.waits, q.timeout_ns,
       [&] {
         *posted = load_acquire<R>(&q.posted);
         const uint64_t published = posted_end(*posted);
@@ -182,12 +174,7 @@ PEAL_COLD Status wait_rung(Q& q, uint64_t end, uint64_t* posted) {
         if (!busy && (published != rung || is_ready<R>(q, published))) ring<R>(q);
         return false;
       },
-      [&] {
-        waiting.look(what);
-        return stop_status<R>(q) != Status::kOk;
-      });
-  waiting.end(end_status<R>(q, why), what);
-  return end_status<R>(q, why);
+      [&] { return stop_status<R>(q); }, [&] { return wait_of(WaitKind::kQuiet, q, end - 1); });
 }
 
 /// True while a queue carries, or is about to carry, what was reserved. Not of one that is not

@@ -243,7 +243,7 @@ TEST(Completion, OneOfManyObserversWritesTheWholeRecord) {
 TEST(Completion, ClosingAQueueKeepsWhyAndWhere) {
   CompletionQueue cq;
   cq.q.completed = 17;
-  EXPECT_EQ((close_queue<kReach, WaitKind::kRoom>(cq.q, SpinEnd::kTimedOut)), Status::kTimeout);
+  EXPECT_EQ((close_queue<kReach, WaitKind::kRoom>(cq.q, Status::kTimeout)), Status::kTimeout);
   EXPECT_EQ(queue_status<kReach>(cq.q), Status::kTimeout);
   EXPECT_EQ(cq.q.error.wqe_index, 17u);
 }
@@ -251,7 +251,8 @@ TEST(Completion, ClosingAQueueKeepsWhyAndWhere) {
 TEST(Completion, ClosingForTheStopWordKeepsTheStopWord) {
   CompletionQueue cq;
   cq.stop = static_cast<uint32_t>(Status::kPeerLost);
-  EXPECT_EQ((close_queue<kReach, WaitKind::kRoom>(cq.q, SpinEnd::kStopped)), Status::kPeerLost);
+  const Status ended = end_status<kReach>(cq.q, SpinEnd::kStopped);
+  EXPECT_EQ((close_queue<kReach, WaitKind::kRoom>(cq.q, ended)), Status::kPeerLost);
   EXPECT_EQ(queue_status<kReach>(cq.q), Status::kPeerLost);
 }
 
@@ -260,7 +261,7 @@ TEST(Completion, ClosingABrokenQueueReportsWhatBrokeIt) {
   cq.post_up_to(1);
   cq.complete(0, CqeOpcode::kRequesterError, 0x14);
   poll<kReach>(cq.q);
-  EXPECT_EQ((close_queue<kReach, WaitKind::kRoom>(cq.q, SpinEnd::kTimedOut)), Status::kQueueError);
+  EXPECT_EQ((close_queue<kReach, WaitKind::kRoom>(cq.q, Status::kTimeout)), Status::kQueueError);
 }
 
 // A lane reads the CQE, is held up, and goes on after 65536 other WQEs came and went: the counter
