@@ -71,7 +71,7 @@ PEAL_DEVICE_COLD Status wait_there(Ticket ticket) {
   return nic::wait<R>(ticket);
 }
 
-/// post() for an atomic that nobody waits for.
+/// post_by_lane() for an atomic that nobody waits for.
 template <Reach R, bool kTogether, nic::Rings kRings = nic::Rings::kNow, class Request>
 PEAL_DEVICE Ticket post_in_order(const BasicContext<R>& ctx, const Destination& at, int pe,
                                  const Request& request) {
