@@ -149,11 +149,12 @@ template <Reach R>
 PEAL_DEVICE uint64_t marks_at(const Marked& m, uint32_t at, bool everywhere) {
   const uint32_t first = at * m.portion();
   if (first >= m.count) return 0;
+  const uint64_t marked = load_batched<R>(&m.marks[first / 64]);  // beside `everywhere`
   const uint64_t whole = ~uint64_t{0} >> (64 - m.portion());
   const uint32_t left = m.count - first;
   uint64_t marks = left < m.portion() ? (uint64_t{1} << left) - 1 : whole;
   // No queue behind the last one is marked.
-  if (!everywhere) marks = load_batched<R>(&m.marks[first / 64]) >> first % 64 & whole;
+  if (!everywhere) marks = marked >> first % 64 & whole;
   return m.begin % 64 == 0 ? marks : marks >> m.begin % 64 | marks << (64 - m.begin % 64);
 }
 

@@ -125,16 +125,12 @@ PEAL_COLD Status end_noted(Q& q, uint64_t index, SpinEnd end, Waiting waiting) {
   return status;
 }
 
-/// Waits until the request that starts at `index` is complete. A timeout leaves the queue usable:
-/// the wait may be repeated. Noted as of kind K when it ends early; one of quiet also while it
-/// lasts.
-template <Reach R, WaitKind K = WaitKind::kCompletion, AnyQueue Q>
-[[nodiscard]] PEAL_HD Status wait_completed(Q& q, uint64_t index) {
+/// wait_completed() of `nic`, which is q.nic, and an acquired `completed`.
+template <Reach R, WaitKind K, AnyQueue Q>
+PEAL_HD Status wait_completed_from(Q& q, const typename Q::Model::WorkQueue& nic, uint64_t index,
+                                   uint64_t completed) {
   Waiting waiting(&q.waits);
   Polled seen;
-  const typename Q::Model::WorkQueue nic =
-      q.nic;  // behind an acquire it is loaded from memory again
-  uint64_t completed = load_acquire<R, Edge::kResultBeforeWait>(&q.completed);
   SpinEnd end = spin_until(
       q.timeout_ns,
       [&] {
@@ -155,6 +151,17 @@ template <Reach R, WaitKind K = WaitKind::kCompletion, AnyQueue Q>
   }
   if (end == SpinEnd::kDone && waiting.unwritten()) return Status::kOk;
   return end_noted<R, K>(q, index, end, waiting);
+}
+
+/// Waits until the request that starts at `index` is complete. A timeout leaves the queue usable:
+/// the wait may be repeated. Noted as of kind K when it ends early; one of quiet also while it
+/// lasts.
+template <Reach R, WaitKind K = WaitKind::kCompletion, AnyQueue Q>
+[[nodiscard]] PEAL_HD Status wait_completed(Q& q, uint64_t index) {
+  // Behind an acquire it is loaded from memory again.
+  const typename Q::Model::WorkQueue nic = q.nic;
+  return wait_completed_from<R, K>(q, nic, index,
+                                   load_acquire<R, Edge::kResultBeforeWait>(&q.completed));
 }
 
 /// Waits until what the queue had reserved up to `end` is published and rung, and answers `posted`.
@@ -185,19 +192,27 @@ PEAL_HD bool is_busy(uint64_t reserved, uint64_t posted, uint64_t completed) {
 }
 
 /// Waits until everything reserved so far is complete; reports the queue's first error even when it
-/// was already known.
+/// was already known. What it asks of the queue is under way at once: behind an acquire each load
+/// goes to memory again.
 template <Reach R, AnyQueue Q>
 [[nodiscard]] PEAL_HD Status drain(Q& q) {
-  const uint64_t end = load_relaxed<R>(&q.reserved) & kReservedCount;
-  uint64_t posted = load_acquire<R>(&q.posted);
-  if (is_busy(end, posted, load_acquire<R>(&q.completed))) {
-    Status status = wait_rung<R>(q, end, &posted);
+  const typename Q::Model::WorkQueue nic = q.nic;
+  const uint64_t end = load_batched<R>(&q.reserved) & kReservedCount;
+  uint64_t posted = load_batched<R>(&q.posted);
+  const uint64_t rung = load_batched<R>(&q.rung);
+  const uint64_t completed = load_batched<R>(&q.completed);
+  if constexpr (R != Reach::kLane) acquire_batch<R, Edge::kResultBeforeWait>();
+  if (is_busy(end, posted, completed)) {
+    Status status = Status::kOk;
+    const bool all = static_cast<int64_t>(end - posted_end(posted)) <= 0 &&
+                     static_cast<int64_t>(end - rung) <= 0;
+    if (!all) status = wait_rung<R>(q, end, &posted);
     if (status == Status::kOk) {
-      status = wait_completed<R, WaitKind::kQuiet>(q, posted_last(posted));
+      status = wait_completed_from<R, WaitKind::kQuiet>(q, nic, posted_last(posted), completed);
     }
     if (status != Status::kOk) return status;
   }
-  return queue_status<R>(q);
+  return static_cast<Status>(load_relaxed<R>(&q.error.status));
 }
 
 }  // namespace peal::nic
