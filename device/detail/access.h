@@ -165,7 +165,8 @@ PEAL_DEVICE typename Op::Answer access_peer(const BasicContext<R>& ctx, S scope,
   }
 }
 
-/// access_peer() of a call of a kernel, which checked mode looks at: note() says what it does.
+/// access_peer() of a call of a kernel, which checked mode looks at: note() says what it does. As
+/// checked(), but that the call goes on in this file: docs/architecture.md#life-of-a-put.
 template <Reach R, class S, class Op>
 PEAL_DEVICE typename Op::Answer checked_access(const BasicContext<R>& ctx, S scope, const Op& op) {
   if constexpr (kObservesCalls) {

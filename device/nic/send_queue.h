@@ -164,6 +164,11 @@ template <Reach R, WaitKind K = WaitKind::kCompletion, AnyQueue Q>
                                    load_acquire<R, Edge::kResultBeforeWait>(&q.completed));
 }
 
+/// True once what was reserved up to `end` is published and rung.
+PEAL_HD bool is_rung(uint64_t end, uint64_t published, uint64_t rung) {
+  return static_cast<int64_t>(end - published) <= 0 && static_cast<int64_t>(end - rung) <= 0;
+}
+
 /// Waits until what the queue had reserved up to `end` is published and rung, and answers `posted`.
 /// Rings what a batch holds back (kBatchBeforeQuiet): it is published and idle, or ready with
 /// nothing before it.
@@ -175,8 +180,7 @@ PEAL_COLD Status wait_rung(Q& q, uint64_t end, uint64_t* posted) {
         *posted = load_acquire<R>(&q.posted);
         const uint64_t published = posted_end(*posted);
         const uint64_t rung = load_relaxed<R>(&q.rung);
-        if (static_cast<int64_t>(end - published) <= 0 && static_cast<int64_t>(end - rung) <= 0)
-          return true;
+        if (is_rung(end, published, rung)) return true;
         const bool busy = (*posted & kRinging) != 0 || weakened(Edge::kBatchBeforeQuiet);
         if (!busy && (published != rung || is_ready<R>(q, published))) ring<R>(q);
         return false;
@@ -204,9 +208,7 @@ template <Reach R, AnyQueue Q>
   if constexpr (R != Reach::kLane) acquire_batch<R, Edge::kResultBeforeWait>();
   if (is_busy(end, posted, completed)) {
     Status status = Status::kOk;
-    const bool all = static_cast<int64_t>(end - posted_end(posted)) <= 0 &&
-                     static_cast<int64_t>(end - rung) <= 0;
-    if (!all) status = wait_rung<R>(q, end, &posted);
+    if (!is_rung(end, posted_end(posted), rung)) status = wait_rung<R>(q, end, &posted);
     if (status == Status::kOk) {
       status = wait_completed_from<R, WaitKind::kQuiet>(q, nic, posted_last(posted), completed);
     }
