@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import urllib.parse
 
 WIDTHS = (390, 820, 1280)
 DRIVER = """<!doctype html><title>driver</title><pre id="found"></pre><script>
@@ -85,10 +86,11 @@ def look(site, pages, seconds):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Site, directory=site))
     server.driver, server.found, server.ended = driver(pages), None, threading.Event()
     threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = urllib.parse.urlunsplit(("http", "%s:%d" % server.server_address, "/driver.html", "", ""))
     with tempfile.TemporaryDirectory() as profile:
         browser = subprocess.Popen(
             ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", f"--user-data-dir={profile}",
-             "--window-size=1400,1000", "--remote-debugging-port=0", "http://%s:%d/driver.html" % server.server_address],
+             "--window-size=1400,1000", "--remote-debugging-port=0", address],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         server.ended.wait(seconds)
         browser.terminate()
