@@ -92,7 +92,7 @@ template <Reach R, AnyScope S = Thread>
   return detail::checked(ctx, scope, note, [&] {
     return by_leader(scope, [&] {
       const detail::SyncBegin begin = detail::begin_sync(ctx);
-      fence_direct_stores<Edge::kStoresBeforeFlag>();
+      detail::fence_stores<Edge::kStoresBeforeFlag>(ctx);
       return detail::sync_all_pes(ctx, begin, Call::kSyncAll);
     });
   });

@@ -38,17 +38,18 @@ enum class Edge : uint8_t {
   kLanesBeforeLeader,  // M8
   kBlockBeforeLeader,  // M8 block: lanes of a block
   kLeaderBeforeLanes,  // M8 back: from the leader back to the lanes
-  kPublishedBeforeTaken,  // M10
-  kReadyBeforeWanted,     // M10 wanted: a word left for who rings
-  kCellReadBeforeReuse,   // M11
-  kReuseAfterCellRead,    // M11 take: the acquiring end
-  kErrorBeforeStatus,     // M12
-  kWindowBeforeVersion,   // M13
-  kDoneBeforeQuiet,       // M14
-  kDrainedBeforeQuiet,    // M14 batch: queues that were found drained
-  kQuietBeforeBarrier,    // M15
-  kStoresBeforeFlag,      // M16
-  kStoresBeforeSignal,    // M16 signal: a signal by a store
+  kPublishedBeforeTaken,    // M10
+  kReadyBeforeWanted,       // M10 wanted: a word left for who rings
+  kCellReadBeforeReuse,     // M11
+  kReuseAfterCellRead,      // M11 take: the acquiring end
+  kErrorBeforeStatus,       // M12
+  kWindowBeforeVersion,     // M13
+  kDoneBeforeQuiet,         // M14
+  kDrainedBeforeQuiet,      // M14 batch: queues that were found drained
+  kQuietBeforeBarrier,      // M15
+  kStoresBeforeFlag,        // M16
+  kOffGpuStoresBeforeFlag,  // M16 off-GPU: stores to the host's memory, where others' is not mapped
+  kStoresBeforeSignal,      // M16 signal: a signal by a store
   kStoresBeforeMeeting,  // M16 meet: what a member's kernel stored before it meets the others for a
                          // collective call
   kNicDataBeforeFlag,    // M17

@@ -188,10 +188,16 @@ PEAL_HD void acquire_batch() {
 }
 
 /// Orders this lane's stores into peers' memory (and those of lanes it has synchronised with)
-/// before what it stores next. Edge kStoresBeforeFlag.
-template <Edge E = Edge::kNone>
+/// before what it stores next. Edge kStoresBeforeFlag. Reach::kGpu is enough where all of that
+/// memory is this GPU's.
+template <Edge E = Edge::kNone, Reach R = Reach::kSystem>
 PEAL_HD void fence_direct_stores() {
-  memory::fence_direct<E>();
+  static_assert(R == Reach::kGpu || R == Reach::kSystem);
+  if constexpr (R == Reach::kGpu) {
+    memory::fence_release<R, E>();
+  } else {
+    memory::fence_direct<E>();
+  }
 }
 
 /// Orders what this lane has written, and what it knows of other lanes' writes, before what it

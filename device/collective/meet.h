@@ -189,7 +189,7 @@ PEAL_DEVICE_COLD Status meet_by_nic(const ContextState* state, const Team* team,
   if (drains) {
     drained = drain_by_nic<R>(state);  // and fences
   } else {
-    fence_direct_stores<Edge::kStoresBeforeMeeting>();
+    detail::fence_stores<Edge::kStoresBeforeMeeting>(ctx);
   }
   in_memory(team);
   // Arrive even after a failure: the others did nothing wrong and must not wait for a deadline.

@@ -106,6 +106,7 @@ PEAL_DEVICE bool own_memory(const ContextState& state, const Asked& asked) {
 /// Where own_memory() said so: the address itself, for loads and stores.
 PEAL_DEVICE Destination at_home(ContextState* state, const Asked& asked) {
   if (misaligned(asked)) return {nullptr, nullptr, {}, refuse(state, Status::kMisaligned, asked)};
+  store_relaxed<Reach::kGpu>(&state->own_memory, kOwnMemoryStored);
   auto* const here = static_cast<std::byte*>(const_cast<void*>(asked.address));
   return {here, nullptr, {}, Status::kOk};
 }

@@ -17,12 +17,15 @@
 
 namespace peal {
 
-inline constexpr uint32_t kContextVersion = 14;
+inline constexpr uint32_t kContextVersion = 15;
 /// ContextFields::settle where some GPU shows what NICs write in no order.
 inline constexpr uint32_t kSettleAlways = 2;
 /// ContextFields::signals: Signal::set and barrier flags are atomics, else RDMA WRITEs; and words
 /// that are atomics start when everything ahead of them on their queue is done.
 inline constexpr uint32_t kSignalsSwap = 1, kSignalsWait = 2;
+
+/// ContextState::own_memory once lanes may have stored to memory that is in no window.
+inline constexpr uint32_t kOwnMemoryStored = 2;
 
 /// A barrier tells up to kSyncFan - 1 PEs a round: one round for the PEs of a machine.
 inline constexpr uint32_t kSyncFan = 8;
@@ -44,6 +47,8 @@ struct ContextFields {
   uint32_t sync_rounds;  // of the barrier: see detail/barrier.h; 0: it is ContextState::survivors'
   uint16_t relaxed;      // 1: payload may be placed in any order: only a drained queue orders puts
   uint8_t by_warp;       // 1: each warp chooses a queue, not each block: detail/queue_choice.h
+  uint8_t stores_stay;   // 1: the heap is in this GPU's memory, and no other PE's is mapped: what
+                         // lanes store directly stays here, but for detail::stored_elsewhere()
   int32_t near_first;    // the PE of near[0]
   uint32_t rails;        // queue q of every peer goes by rail q % rails; without NICs 1
   uint32_t settle;       // not 0: only a settled queue says that a peer's memory shows what it
@@ -80,7 +85,8 @@ struct ContextState {
       look_everywhere;  // 1: the host closed queues, which may have no mark; quiet looks at all
   uint32_t ended;       // ContextFields::stop again, in the kernels' memory: at hand for calls that
                         // need no answer, and so never wait
-  uint32_t own_memory;  // 1: to this PE itself operations take any of its memory, as NVSHMEM's do
+  uint32_t own_memory;  // not 0: to this PE itself operations take any of its memory, as NVSHMEM's
+                        // do; kOwnMemoryStored: one of them has
   WaitTable* waits;     // null: nobody asks
   LinkFaults* faults;   // null: no plan for mapped peers
   // Whoever looks at calls; side by side, for a call asks for both at once (detail/checked.h).

@@ -107,6 +107,7 @@ struct alignas(16) PublishedIndex {
 struct WindowTable {
   uint32_t version;  // goes up with every change, after it. Edge kWindowBeforeVersion
   uint32_t count;    // no entry from here on is in use
+  uint32_t off_gpu;  // 1: there is, or was, a window with Window::off_gpu; set ahead of its entry
   PublishedIndex published;
   Window window[kMaxWindows];
   WindowNear near[kNearPes][kMaxWindows];

@@ -115,7 +115,7 @@ using Microseconds = std::chrono::microseconds;
   X(DoorbellKind, doorbell, "PEAL_DOORBELL", "auto", kDoorbells,                                   \
     "who rings the NIC: gpu = kernels, cpu = a thread for them; auto = gpu where it may")          \
   X(FenceKind, fence, "PEAL_FENCE", "auto", kFences,                                               \
-    "how far kernels fence before they ring: gpu, system; auto = gpu where a real NIC reads it")   \
+    "how far kernels fence before they ring: gpu, system; auto = gpu where a NIC reads that GPU")  \
   X(RelaxedOrdering, relaxed_ordering, "PEAL_RELAXED_ORDERING", "auto", AutoOrSwitch{},            \
     "on = the NIC may place payload out of order until a signal or fence; auto = on a GPU")        \
   X(SignalOpsSetting, signal_ops, "PEAL_SIGNAL_OPS", "auto", kSignalOps,                           \

@@ -143,6 +143,9 @@ ContextFields Contexts::fields(const Name& name, const QueueShape& shape,
   if (dependencies_.nics == nullptr) return fields;
   const Rails& rails = dependencies_.nics->rails;
   const SignalOps& signals = rails.signal_ops();
+  // Windows in the host's memory tell kernels themselves (WindowTable::off_gpu).
+  const bool stay = dependencies_.gpu != nullptr && !dependencies_.nics->must_settle;
+  fields.stores_stay = stay ? 1 : 0;
   fields.settle = rails.count() > 1 || dependencies_.nics->must_settle ? 1 : 0;
   if (dependencies_.nics->unordered) fields.settle = kSettleAlways;
   fields.relaxed = rails.payload() == nic::KeyOrdering::kRelaxed || !signals.in_order ? 1 : 0;

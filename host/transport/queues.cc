@@ -33,12 +33,10 @@ size_t mark_bytes(uint32_t rows, uint32_t n_pes) {
 }
 
 // A NIC that reads rings and records from the kernels' GPU reads them in that GPU's second-level
-// cache, which is as far as a fence of GPU scope reaches. The software NIC is another kernel or a
-// thread, for which CUDA's memory model asks for system scope.
-NicFence nic_fence(const IbgdaNic& nic, bool rung_by_gpu, FenceKind asked) {
-  const bool wanted =
-      asked == FenceKind::kGpu || (asked == FenceKind::kAuto && !nic.device.software());
-  return rung_by_gpu && wanted ? NicFence::kGpu : NicFence::kSystem;
+// cache, which is as far as a fence of GPU scope reaches: a card by PCIe, the software NIC's kernel
+// there or on another GPU by NVLink, its threads by the copy engine.
+NicFence nic_fence(bool rung_by_gpu, FenceKind asked) {
+  return rung_by_gpu && asked != FenceKind::kSystem ? NicFence::kGpu : NicFence::kSystem;
 }
 
 }  // namespace
@@ -194,8 +192,7 @@ void Queues::fill_in(uint32_t index, const QueueWiring& wiring) {
   queue.nic = nic::work_queue(begin, layout_, known.queue_region ? known.bells.of(index) : nullptr,
                               known.queue_region && !nic.device.software());
   queue.to_cells = known.queue_region ? 0 : 1;
-  queue.fence =
-      nic_fence(nic, nic.gpu && known.queue_region && !known.bells.assisted(), wiring.fence);
+  queue.fence = nic_fence(nic.gpu && known.queue_region && !known.bells.assisted(), wiring.fence);
   queue.landing = reinterpret_cast<LandingCell*>(begin + layout_.landing());
   queue.stop = wiring.stop;
   queue.alarm = wiring.alarm;

@@ -149,6 +149,7 @@ PublishedWindows::Draft PublishedWindows::fill(Window window, const Reached& rea
   Window rest = window;
   rest.base = nullptr;
   rest.bytes = 0;
+  if (window.off_gpu != 0) stores.add(&published()->off_gpu, uint32_t{1});
   stores.add(&published()->window[draft.number_], rest);
   stores.carry_out(memory_);
   return draft;

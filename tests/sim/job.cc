@@ -254,6 +254,7 @@ void Job::fill_in(Pe& pe, ContextFields& ctx) {
   ctx.queues_per_peer = options_.direct ? 0 : options_.queues_per_peer;
   ctx.sync_rounds = sync_rounds(options_.n_pes);
   ctx.relaxed = unordered() ? 1 : 0;
+  ctx.stores_stay = !options_.direct && options_.map == nullptr && !options_.settle ? 1 : 0;
   ctx.signals = options_.placed_in_order ? 0 : kSignalsSwap;
   ctx.heap = pe.windows->window[0];
   ctx.windows = pe.windows;
@@ -361,10 +362,30 @@ const NicKey* Job::rkeys(int pe, uint32_t number) {
   return pes_[static_cast<size_t>(pe)]->rkeys[(number >> 8) - 1];
 }
 
+std::byte* Job::add_host_window(int pe, size_t bytes) {
+  auto* const memory = static_cast<std::byte*>(
+      sim_.memory().allocate(bytes, "host memory of pe " + std::to_string(pe)));
+  sim_.memory().set_host_memory(memory, bytes);
+  softnic::Key own = key(pe, 1);
+  own.number = kSecondKey;
+  own.bytes = bytes;
+  own.memory = memory;
+  key(pe, 4) = own;
+  const NicKey* const keys = rkeys(pe, kSecondKey);
+  Window window{memory, bytes, {mlx5::key(kSecondKey)}, keys, keys, nullptr};
+  window.off_gpu = window.dumped = 1;
+  WindowTable& table = windows(pe);
+  table.off_gpu = 1;
+  table.window[1] = window;
+  table.count = 2;
+  return memory;
+}
+
 void Job::put_on_host(int pe) {
   Pe& own = *pes_[static_cast<size_t>(pe)];
   sim_.memory().set_host_memory(own.heap, options_.heap_bytes);
   sim_.memory().set_host_memory(own.landing, own.used * kLandingBytes);
+  own.windows->off_gpu = 1;
   own.windows->window[0].dumped = own.state->fields.heap.dumped = 1;
 }
 

@@ -132,24 +132,6 @@ void rob_deque(const Context& ctx, const Deque& deque, Task* landing, std::vecto
        "tasks that nobody takes");
 }
 
-/// Slots in memory of the hosts: window 1, by NIC.
-void place_on_host(simt::Simulation& sim, Job& job, std::vector<std::byte*>* slots) {
-  for (int pe = 0; pe < job.options().n_pes; ++pe) {
-    auto* const memory = static_cast<std::byte*>(sim.memory().allocate(kSecondBytes, "slots"));
-    sim.memory().set_host_memory(memory, kSecondBytes);
-    job.key(pe, 4) = job.key(pe, 1);
-    job.key(pe, 4).number = Job::kSecondKey;
-    job.key(pe, 4).bytes = kSecondBytes;
-    job.key(pe, 4).memory = memory;
-    const NicKey* const keys = job.rkeys(pe, Job::kSecondKey);
-    Window window{memory, kSecondBytes, {mlx5::key(Job::kSecondKey)}, keys, keys, nullptr};
-    window.off_gpu = window.dumped = 1;
-    job.windows(pe).window[1] = window;
-    job.windows(pe).count = 2;
-    slots->push_back(memory);
-  }
-}
-
 void deque_job(simt::Simulation& sim, bool direct) {
   JobOptions options = any_options(sim.random());
   options.n_pes = 2 + static_cast<int>(sim.random().below(2));
@@ -157,7 +139,9 @@ void deque_job(simt::Simulation& sim, bool direct) {
   Job job(sim, options);
   std::vector<std::byte*> slots;
   if (!direct && sim.random().one_in(2)) {
-    place_on_host(sim, job, &slots);
+    for (int pe = 0; pe < options.n_pes; ++pe) {
+      slots.push_back(job.add_host_window(pe, kSecondBytes));
+    }
   } else {
     for (int pe = 0; pe < options.n_pes; ++pe) slots.push_back(job.heap(pe) + kTarget);
   }

@@ -96,18 +96,7 @@ void off_gpu_source(simt::Simulation& sim) {
   Job job(sim, options);
   std::byte* memory[2];
   for (int pe = 0; pe < 2; ++pe) {
-    memory[pe] = static_cast<std::byte*>(
-        sim.memory().allocate(kBytes, "host memory of pe " + std::to_string(pe)));
-    sim.memory().set_host_memory(memory[pe], kBytes);
-    softnic::Key key = job.key(pe, 1);
-    key.number = Job::kSecondKey;
-    key.bytes = kBytes;
-    key.memory = memory[pe];
-    job.key(pe, 4) = key;
-    Window window{memory[pe], kBytes, {mlx5::key(Job::kSecondKey)}, nullptr, nullptr, nullptr};
-    window.off_gpu = 1;
-    job.windows(pe).window[1] = window;
-    job.windows(pe).count = 2;
+    memory[pe] = job.add_host_window(pe, kBytes);
     job.launch(pe, {1, kLanes}, [&, pe] {
       const Context ctx = job.context<Reach::kGpu>(pe);
       const uint32_t lane = thread_in_block();
@@ -177,6 +166,7 @@ void host_fetches(simt::Simulation& sim) {
     window.off_gpu = window.dumped = 1;
     job.windows(0).window[1] = window;
     job.windows(0).count = 2;
+    job.windows(0).off_gpu = 1;
   }
   const uint32_t lanes = 1 + sim.random().below(3);
   job.launch(0, {1, lanes}, [&job, memory, whole_gpu] {

@@ -51,6 +51,10 @@ void off_gpu_source(simt::Simulation& sim);
 void fetches(simt::Simulation& sim);
 void landing_cells(simt::Simulation& sim);
 void host_fetches(simt::Simulation& sim);
+// direct_stores.cc
+void off_gpu_stores(simt::Simulation& sim);
+void home_stores(simt::Simulation& sim);
+void own_memory_stores(simt::Simulation& sim);
 // signals.cc
 void put_signal_thread(simt::Simulation& sim);
 void put_signal_scope(simt::Simulation& sim);

@@ -249,10 +249,21 @@ TEST_F(RuntimeOnGpu, HasNoCpuRingANicThatRunsOnAGpu) {
   });
 }
 
+// Where another PE is mapped, what lanes store goes to other GPUs.
+TEST_F(RuntimeOnGpu, SaysWhereLanesStore) {
+  for (const TransportKind transport : {TransportKind::kIbgda, TransportKind::kP2p}) {
+    config_.transport = transport;
+    bootstrap::run_threads(2, [&](Bootstrap& group) {
+      const Runtime pe = start(group);
+      EXPECT_EQ(pe.context().stores_stay, transport == TransportKind::kIbgda ? 1 : 0);
+    });
+  }
+}
+
 // Fails at 438a779, where every fence before a doorbell had system scope.
 TEST_F(RuntimeOnGpu, FencesAsFarAsItIsAsked) {
   config_.transport = TransportKind::kIbgda;
-  for (const auto& [asked, expected] : {std::pair{FenceKind::kAuto, NicFence::kSystem},
+  for (const auto& [asked, expected] : {std::pair{FenceKind::kAuto, NicFence::kGpu},
                                         {FenceKind::kGpu, NicFence::kGpu},
                                         {FenceKind::kSystem, NicFence::kSystem}}) {
     config_.fence = asked;
@@ -369,6 +380,7 @@ TEST_F(RuntimeOnGpu, PinsLocalMemoryThatCudaDoesNotKnow) {
     auto* const box = pe.allocate<uint64_t>(1);
     std::vector<uint64_t> source(64, 77);
     const int before = fake_.live;
+    EXPECT_EQ(pe.context().windows->off_gpu, 0u);
     pe.barrier();
     pe.register_local(source.data(), source.size() * sizeof(uint64_t));
     EXPECT_GT(fake_.live, before);
@@ -382,6 +394,7 @@ TEST_F(RuntimeOnGpu, PinsLocalMemoryThatCudaDoesNotKnow) {
     EXPECT_EQ(windows.window[0].off_gpu, 0u);
     EXPECT_EQ(windows.window[1].off_gpu, 1u) << "the host's";
     EXPECT_EQ(windows.window[2].off_gpu, 0u);
+    EXPECT_EQ(windows.off_gpu, 1u) << "for fences of lanes that store into it";
     pe.barrier();
   });
 }
