@@ -9,6 +9,7 @@ Host n (from 1) is 10.0.0.n. Those in `software_nics`, {number: settings}, have 
 environment of all their commands. Commands are shell lines; init has the other end. All hosts end with this process.
 """
 import ctypes
+import re
 import selectors
 import signal
 import socket
@@ -21,6 +22,11 @@ BOOT_SECONDS = 300
 KILL_SECONDS = 30
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
+
+
+def job_word(program, arguments):
+    """What a job is called: its program; of one of tests/mp, whose arguments are a filter, the first suite of that."""
+    return re.split("[/.*]", arguments)[0] if program.endswith("_mptest_program") else program
 
 
 class Late(Exception):

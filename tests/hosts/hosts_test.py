@@ -64,17 +64,17 @@ JOBS = [
     ("1223", "ring", "", "ok"),
     ("112233", "scale_pe", "3", '"pes": 6, '),
     ("12", "rma_mptest_program", "RmaBy/0.Puts*:RmaBy/8.Puts*:Rma.*", "8 tests"),
-    ("12", "atomics_mptest_program", "AtomicsOn/0.Every*:AtomicsOn/3.Every*:AtomicsOnReals*", "8 tests"),
-    ("12", "signal_mptest_program", "PutSignalBy/0.*:PutSignalBy/8.AddFollowsTheData:WaitOn/*:WaitSets*", "10 tests"),
-    ("12", "sync_mptest_program", "Sync.CountsOnFromKernelToKernel", "1 test"),
+    ("12", "operations_mptest_program", "AtomicsOn/0.Every*:AtomicsOn/3.Every*:AtomicsOnReals*", "8 tests"),
+    ("12", "operations_mptest_program", "PutSignalBy/0.*:PutSignalBy/8.AddFollowsTheData:WaitOn/*:WaitSets*", "10 tests"),
+    ("12", "operations_mptest_program", "Sync.CountsOnFromKernelToKernel", "1 test"),
     # What the NIC refuses comes back in its words.
-    ("12", "negative_mptest_program", "Windows.*:Misaligned.EightByteA*", "7 tests"),
+    ("12", "operations_mptest_program", "Windows.*:Misaligned.EightByteA*", "7 tests"),
 ]
 # As JOBS, and what PE 0 says of its links. A link that is made late is made while kernels wait for it, in all directions
 # at once (all_to_all), or by words and atomics.
 LAZY_JOBS = [
     ("123123", "all_to_all", "", "ok", "links: 2 of 6 at the start"),
-    ("12123", "atomics_mptest_program", "AtomicsOn/0.Every*:AtomicsOn/3.Every*", "6 tests", "links: 2 of 5 at the start"),
+    ("12123", "operations_mptest_program", "AtomicsOn/0.Every*:AtomicsOn/3.Every*", "6 tests", "links: 2 of 5 at the start"),
 ]
 
 
@@ -236,10 +236,10 @@ def cases(inside, every):
     if inside:
         yield from chaos.cases(start, require, chaos.SHORT)
     for where, program, arguments, wanted in JOBS:
-        name = f"{program.removesuffix('_mptest_program')}_on_{'_'.join(where)}"
+        name = f"{hosts.job_word(program, arguments)}_on_{'_'.join(where)}"
         yield name, lambda machines, job=(where, program, arguments, wanted): run(machines, *job)
     for *job, links in LAZY_JOBS:
-        name = f"{job[1].removesuffix('_mptest_program')}_lazily_on_{'_'.join(job[0])}"
+        name = f"{hosts.job_word(*job[1:3])}_lazily_on_{'_'.join(job[0])}"
         yield name, lambda machines, job=job, links=links: run_lazily(machines, *job, links=links)
     if not inside:
         yield from matrix.cases(require, run, start, finish)

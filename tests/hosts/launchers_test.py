@@ -31,7 +31,7 @@ JOB_SECONDS = 120
 HELLO = "hello", tuple(f"PE {pe} of 4: hello from PE {(pe + 3) % 4}, ok" for pe in range(4)), 1
 ALL_TO_ALL = "all_to_all", ("ok",), 1
 RING = "ring", ("ok",), 1
-COLLECTIVES = "collectives_mptest_program --gtest_filter=CollectivesBy/0.AllPes:CollectivesBy/2.AllPes", ("[  PASSED  ] 2 tests.",), 4
+COLLECTIVES = "collective_mptest_program --gtest_filter=CollectivesBy/0.AllPes:CollectivesBy/2.AllPes", ("[  PASSED  ] 2 tests.",), 4
 # Beside programs of peal: a PE that leaves its process's number for others to find, and its words, of which srun loses
 # some when it ends a step; one that fails; and a remote shell.
 SCRIPTS = {

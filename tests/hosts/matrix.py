@@ -35,9 +35,9 @@ JOBS = [
     ("all_to_all", "", "ok"),
     ("halo", "", "ok"),
     ("rma_mptest_program", "RmaBy/0.Puts*:RmaBy/8.Puts*:Rma.*", "8 tests"),
-    ("atomics_mptest_program", "AtomicsOn/0.Every*:AtomicsOn/3.Every*:AtomicsOnReals*", "8 tests"),
+    ("operations_mptest_program", "AtomicsOn/0.Every*:AtomicsOn/3.Every*:AtomicsOnReals*", "8 tests"),
     # What a NIC refuses comes back from the other kind.
-    ("negative_mptest_program", "Windows.*:Misaligned.EightByteA*", "7 tests"),
+    ("operations_mptest_program", "Windows.*:Misaligned.EightByteA*", "7 tests"),
 ]
 
 
@@ -76,7 +76,7 @@ def cases(require, run, start, finish):
             yield f"{ends}_{name}", lambda machines, ends=(server, client), job=job: pair(machines, require, *ends, job)
     for program, arguments, wanted in JOBS:
         for where in (f"{RXE}{SOFT}", f"{SOFT}{RXE}"):
-            name = f"softnic_and_rxe_{program.removesuffix('_mptest_program')}_on_{'_'.join(where)}"
+            name = f"softnic_and_rxe_{hosts.job_word(program, arguments)}_on_{'_'.join(where)}"
             yield name, lambda machines, job=(where, program, arguments, wanted): run(machines, *job)
     yield "softnic_by_kernels_and_rxe", lambda machines: refused_by_kernels(machines, require, start, finish)
 

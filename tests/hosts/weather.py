@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs on a bad network (network.py): whatever it does to frames, RoCE's and those of the start, every byte is right and
 no operation fails. Of rxe alone, and of rxe and the software NIC, on host 4."""
+import hosts
 from network import Weather
 
 WEATHERS = {
@@ -33,5 +34,5 @@ def cases(require, run, every):
     """Names and calls. The arguments are those of hosts_test.py. Without `every` all weathers at once."""
     for word, weather in WEATHERS.items() if every else [("all", WEATHERS["all"])]:
         for job in JOBS:
-            name = f"frames_{word}_{job[1].removesuffix('_mptest_program')}_on_{'_'.join(job[0])}"
+            name = f"frames_{word}_{hosts.job_word(*job[1:3])}_on_{'_'.join(job[0])}"
             yield name, lambda machines, weather=weather, job=job: run_in(machines, require, run, weather, job)

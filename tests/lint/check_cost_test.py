@@ -6,7 +6,7 @@ import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from check_cost import excesses, included_by, limits  # noqa: E402
+from check_cost import excesses, included_by, joined, limits  # noqa: E402
 
 
 class Cost(unittest.TestCase):
@@ -27,6 +27,10 @@ class Cost(unittest.TestCase):
     def test_an_include_is_found_through_others_and_in_circles(self):
         files = {"x.cc": ["a.h"], "a.h": ["b.h"], "b.h": ["a.h", "w.h"]}
         self.assertEqual(included_by("x.cc", lambda file: files.get(file, [])), {"a.h", "b.h", "w.h"})
+
+    def test_the_sources_of_a_joined_file_are_read_from_what_bazel_says(self):
+        rule = '<rule name="x"><list name="srcs"><label value="//a/b:c.cc"/><label value="//a:d.cc"/></list></rule>'
+        self.assertEqual(joined(rule), [["a/b/c.cc", "a/d.cc"]])
 
 
 if __name__ == "__main__":

@@ -299,5 +299,3 @@ TEST(Atomics, LanesOfAWarpMayDiverge) {
 
 }  // namespace
 }  // namespace peal::api_test
-
-int main(int argc, char** argv) { return peal::api_test::run_tests(argc, argv); }

@@ -338,5 +338,3 @@ TEST(Calls, AWaitInAStreamEndsAndIsTold) {
 
 }  // namespace
 }  // namespace peal::api_test
-
-int main(int argc, char** argv) { return peal::api_test::run_tests(argc, argv); }

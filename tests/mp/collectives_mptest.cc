@@ -449,5 +449,3 @@ TEST(Collectives, GridsThatDifferAreRefusedByAll) {
 
 }  // namespace
 }  // namespace peal::api_test
-
-int main(int argc, char** argv) { return peal::api_test::run_tests(argc, argv); }

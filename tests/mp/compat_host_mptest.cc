@@ -345,5 +345,3 @@ TEST(NvshmemFailures, BeforeTheBeginningAreToldToo) {
 
 }  // namespace
 }  // namespace peal::compat_test
-
-int main(int argc, char** argv) { return peal::compat_test::run_tests_within_mpi(argc, argv); }

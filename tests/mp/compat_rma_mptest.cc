@@ -479,5 +479,3 @@ TEST(NvshmemSetup, KernelsKnowWhoTheyAre) {
 
 }  // namespace
 }  // namespace peal::compat_test
-
-int main(int argc, char** argv) { return peal::compat_test::run_tests(argc, argv); }

@@ -231,5 +231,3 @@ TEST(NvshmemSetup, OfOnePeInAJobOfPealRunIsRefused) {
 
 }  // namespace
 }  // namespace peal::compat_test
-
-int main(int argc, char** argv) { return peal::compat_test::run_tests_within_mpi(argc, argv); }

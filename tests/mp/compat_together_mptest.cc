@@ -417,5 +417,3 @@ TEST(NvshmemOrder, HoldsWhereWarpsChangeQueues) {
 
 }  // namespace
 }  // namespace peal::compat_test
-
-int main(int argc, char** argv) { return peal::compat_test::run_tests_within_mpi(argc, argv); }

@@ -266,5 +266,3 @@ TEST(Deadline, EndsABarrierThatOnePeDoesNotReach) {
 
 }  // namespace
 }  // namespace peal::api_test
-
-int main(int argc, char** argv) { return peal::api_test::run_tests(argc, argv); }

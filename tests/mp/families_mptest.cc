@@ -123,5 +123,3 @@ TYPED_TEST(FamiliesOfIntegers, ComparisonsWithManyValues) {
 
 }  // namespace
 }  // namespace peal::api_test
-
-int main(int argc, char** argv) { return peal::api_test::run_tests(argc, argv); }

@@ -268,5 +268,3 @@ TEST(Heap, FreeRefusesWhatMallocDidNotAnswer) {
 
 }  // namespace
 }  // namespace peal::api_test
-
-int main(int argc, char** argv) { return peal::api_test::run_tests(argc, argv); }

@@ -132,5 +132,3 @@ TEST(HostCollectivesAtOnce, LongBlocksOfDifferentSizes) {
 
 }  // namespace
 }  // namespace peal::api_test
-
-int main(int argc, char** argv) { return peal::api_test::run_tests(argc, argv); }

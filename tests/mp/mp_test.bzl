@@ -1,7 +1,7 @@
 """mp_test: a GoogleTest program that runs as several PEs; every rank runs every test. mp_run: a run of such a program.
 mp_script: a script that starts some."""
 
-load("//tests:test.bzl", "fast")
+load("//tests:test.bzl", "JOINED", "fast", "one_of_several")
 
 def _started(name, src, args, data, env, by, tags, size = "medium", **kwargs):
     """The script `src`, which starts programs by run_mp.sh, and what it needs of the launcher `by`."""
@@ -35,15 +35,26 @@ def mp_test(name, srcs, np, deps = [], variants = {}, precompiled = "with_peal",
 
     `name`_program by itself (`name`_cases are its sources), `name` as `np` PEs; `name`_`n` for each n when np is a
     list. For each entry (word, (np, arguments)) of variants the same program again: with a name of NAME_mptest,
-    NAME_WORD_mptest. Where np is a list, `name` is all of these together. The rest is for mp_run.
+    NAME_WORD_mptest. Where np is a list, `name` is all of these together. Several `srcs` are compiled as one file. The
+    rest is for mp_run.
     """
     program = name + "_program"
+    copts = fast(precompiled)
+    if len(srcs) > 1:
+        one_of_several(
+            name = name + "_as_one",
+            testonly = True,
+            out = name + "_as_one.cc",
+            srcs = srcs,
+        )
+        srcs = [name + "_as_one.cc"]
+        copts = copts + JOINED
     # Compiled once: tests/integration/threads runs some of them in one process.
     native.cc_library(
         name = name + "_cases",
         srcs = srcs,
         alwayslink = True,
-        copts = fast(precompiled),
+        copts = copts,
         linkstatic = True,
         testonly = True,
         deps = deps + [

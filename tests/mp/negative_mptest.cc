@@ -492,5 +492,3 @@ TEST(Grids, ThatCudaWouldRefuseAreRefusedWithTheReason) {
 
 }  // namespace
 }  // namespace peal::api_test
-
-int main(int argc, char** argv) { return peal::api_test::run_tests(argc, argv); }

@@ -133,5 +133,3 @@ TEST(Order, BarriersFollowEachOther) {
 
 }  // namespace
 }  // namespace peal::api_test
-
-int main(int argc, char** argv) { return peal::api_test::run_tests(argc, argv); }

@@ -425,5 +425,3 @@ TEST(Rma, StridesMayBeNegative) {
 
 }  // namespace
 }  // namespace peal::api_test
-
-int main(int argc, char** argv) { return peal::api_test::run_tests(argc, argv); }

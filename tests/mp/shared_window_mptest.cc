@@ -161,5 +161,3 @@ TEST(SharedWindow, ReasonOfOnePeReachesAll) {
 
 }  // namespace
 }  // namespace peal::api_test
-
-int main(int argc, char** argv) { return peal::api_test::run_tests(argc, argv); }

@@ -391,5 +391,3 @@ TEST(Contexts, WorkSideBySideInOneKernel) {
 
 }  // namespace
 }  // namespace peal::api_test
-
-int main(int argc, char** argv) { return peal::api_test::run_tests(argc, argv); }

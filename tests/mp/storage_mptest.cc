@@ -227,5 +227,3 @@ TEST(Storage, RefusesMemoryThatIsNotSymmetric) {
 
 }  // namespace
 }  // namespace peal::api_test
-
-int main(int argc, char** argv) { return peal::api_test::run_tests(argc, argv); }

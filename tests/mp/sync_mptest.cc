@@ -141,5 +141,3 @@ TEST(Sync, QuietAndFenceOfNothingReturn) {
 
 }  // namespace
 }  // namespace peal::api_test
-
-int main(int argc, char** argv) { return peal::api_test::run_tests(argc, argv); }

@@ -154,5 +154,3 @@ TEST(Teams, CallsOfOthersAreRefused) {
 
 }  // namespace
 }  // namespace peal::api_test
-
-int main(int argc, char** argv) { return peal::api_test::run_tests(argc, argv); }

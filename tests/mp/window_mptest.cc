@@ -392,5 +392,3 @@ TEST(Lengths, ThatWrapAreRefusedAndNoneAsksNothing) {
 
 }  // namespace
 }  // namespace peal::api_test
-
-int main(int argc, char** argv) { return peal::api_test::run_tests(argc, argv); }

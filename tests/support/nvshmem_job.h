@@ -51,8 +51,11 @@ inline void begin_anew() {
   EXPECT_EQ(nvshmemx_peal_status(), 0) << nvshmemx_peal_failure();
 }
 
-/// The main() of these programs; --transport=X is PEAL_TRANSPORT.
+/// The main() of these programs; --transport=X is PEAL_TRANSPORT. They begin MPI themselves, so
+/// that it outlives each nvshmem_finalize(): else it could begin only once, and nvshmem_init() with
+/// it.
 inline int run_tests(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
   testing::InitGoogleTest(&argc, argv);
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
@@ -63,14 +66,6 @@ inline int run_tests(int argc, char** argv) {
   nvshmem_init();
   const int result = RUN_ALL_TESTS();
   nvshmem_finalize();
-  return result;
-}
-
-/// The same of a program that begins MPI itself, so that MPI outlives each nvshmem_finalize(): else
-/// it could begin only once, and nvshmem_init() with it.
-inline int run_tests_within_mpi(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
-  const int result = run_tests(argc, argv);
   MPI_Finalize();
   return result;
 }
