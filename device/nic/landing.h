@@ -38,10 +38,7 @@ PEAL_HD uint64_t take_tickets(Q& q, uint32_t count) {
 template <AnyQueue Q>
 class Landing {
  public:
-  PEAL_HD Landing(Q& q, uint64_t ticket)
-      : queue_(&q),
-        index_(static_cast<uint32_t>(ticket % kLandingCells)),
-        lap_(ticket / kLandingCells) {}
+  PEAL_HD Landing(Q& q, uint64_t ticket) : queue_(&q), ticket_(ticket) {}
 
   /// Waits until the cell's previous user has read it. Edge kCellReadBeforeReuse.
   template <Reach R>
@@ -49,13 +46,13 @@ class Landing {
     Q& q = *queue_;
     const SpinEnd end = spin_until(
         q.timeout_ns,
-        [&] { return load_acquire<R, Edge::kReuseAfterCellRead>(&cell().lap) == lap_; },
+        [&] { return load_acquire<R, Edge::kReuseAfterCellRead>(&cell().lap) == lap(); },
         [&] { return stop_status<R>(q) != Status::kOk; });
     if (end == SpinEnd::kDone) return Status::kOk;
     return close_queue<R, WaitKind::kLanding>(q, end_status<R>(q, end));
   }
 
-  PEAL_HD Local local() const { return cell_of(*queue_, index_); }
+  PEAL_HD Local local() const { return cell_of(*queue_, index()); }
 
   /// The value's bytes; valid after the ticket completed.
   PEAL_HD uint64_t value() const { return load_relaxed<Reach::kSystem>(&cell().value); }
@@ -64,15 +61,16 @@ class Landing {
   /// late lands before the next user's.
   template <Reach R>
   PEAL_HD void give_back() const {
-    store_release<R, Edge::kCellReadBeforeReuse>(&cell().lap, load_relaxed<R>(&cell().lap) + 1);
+    store_release<R, Edge::kCellReadBeforeReuse>(&cell().lap, lap() + 1);
   }
 
  private:
-  PEAL_HD LandingCell& cell() const { return queue_->landing[index_]; }
+  PEAL_HD uint32_t index() const { return static_cast<uint32_t>(ticket_ % kLandingCells); }
+  PEAL_HD uint64_t lap() const { return ticket_ / kLandingCells; }
+  PEAL_HD LandingCell& cell() const { return queue_->landing[index()]; }
 
   Q* queue_;
-  uint32_t index_;
-  uint64_t lap_;
+  uint64_t ticket_;
 };
 
 /// Takes the next cell; waits until its previous user has read it.
