@@ -91,9 +91,9 @@ template <Reach R, AnyScope S = Thread>
   const auto note = [] { return detail::note_of(Call::kSyncAll); };
   return detail::checked(ctx, scope, note, [&] {
     return by_leader(scope, [&] {
-      const detail::SyncBegin begin = detail::begin_sync(ctx);
+      const uint64_t before = detail::barriers_so_far(ctx);
       detail::fence_stores<Edge::kStoresBeforeFlag>(ctx);
-      return detail::sync_all_pes(ctx, begin, Call::kSyncAll);
+      return detail::sync_all_pes(ctx, before + 1, Call::kSyncAll);
     });
   });
 }
@@ -105,10 +105,10 @@ template <Reach R, AnyScope S = Thread>
   return detail::checked(ctx, scope, note, [&] {
     const Status queues = detail::drain_marked(ctx, scope);
     return by_leader(scope, [&] {
-      const detail::SyncBegin begin = detail::begin_sync(ctx);
+      const uint64_t before = detail::barriers_so_far(ctx);
       const Status drained = detail::end_quiet(ctx, queues);
       // Arrive even after a failure: the peers did nothing wrong and must not wait for a deadline.
-      const Status synced = detail::sync_all_pes(ctx, begin, Call::kBarrierAll);
+      const Status synced = detail::sync_all_pes(ctx, before + 1, Call::kBarrierAll);
       return drained != Status::kOk ? drained : synced;
     });
   });

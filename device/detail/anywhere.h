@@ -103,7 +103,8 @@ PEAL_DEVICE_COLD inline bool lies_anywhere(const ContextFields* ctx, const void*
 PEAL_DEVICE_COLD inline std::byte* own_address(ByLane* move) {
   const ContextFields& ctx = move->state->fields;
   const SendQueue& q = *move->q;
-  if (move->state->own_memory == 0 || q.peer != static_cast<uint32_t>(ctx.pe)) return nullptr;
+  const bool may = load_relaxed<Reach::kGpu>(&move->state->own_memory) != 0;
+  if (!may || q.peer != static_cast<uint32_t>(ctx.pe)) return nullptr;
   const uint32_t count = load_relaxed<Reach::kSystem>(&ctx.windows->count);
   for (uint32_t i = 0; i < count; ++i) {
     const Window& w = ctx.windows->window[i];

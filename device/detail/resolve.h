@@ -98,15 +98,18 @@ PEAL_DEVICE Destination reach(ContextState* state, const WindowOffset& place, co
 /// the heap and ends behind it.
 PEAL_DEVICE bool own_memory(const ContextState& state, const Asked& asked) {
   const ContextFields& ctx = state.fields;
-  return state.own_memory != 0 && asked.pe == ctx.pe && asked.address != nullptr &&
-         asked.bytes != kEndless && !names_window(asked.address) &&
+  return load_relaxed<Reach::kGpu>(&state.own_memory) != 0 && asked.pe == ctx.pe &&
+         asked.address != nullptr && asked.bytes != kEndless && !names_window(asked.address) &&
          offset_in(ctx.heap, asked.address) >= ctx.heap.bytes;
 }
 
 /// Where own_memory() said so: the address itself, for loads and stores.
 PEAL_DEVICE Destination at_home(ContextState* state, const Asked& asked) {
   if (misaligned(asked)) return {nullptr, nullptr, {}, refuse(state, Status::kMisaligned, asked)};
-  store_relaxed<Reach::kGpu>(&state->own_memory, kOwnMemoryStored);
+  // Once: many lanes may be here again and again.
+  if (load_relaxed<Reach::kGpu>(&state->own_memory) != kOwnMemoryStored) {
+    store_relaxed<Reach::kGpu>(&state->own_memory, kOwnMemoryStored);
+  }
   auto* const here = static_cast<std::byte*>(const_cast<void*>(asked.address));
   return {here, nullptr, {}, Status::kOk};
 }
