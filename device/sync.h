@@ -91,9 +91,9 @@ template <Reach R, AnyScope S = Thread>
   const auto note = [] { return detail::note_of(Call::kSyncAll); };
   return detail::checked(ctx, scope, note, [&] {
     return by_leader(scope, [&] {
-      const uint64_t before = detail::barriers_so_far(ctx);
-      detail::fence_stores<Edge::kStoresBeforeFlag>(ctx);
-      return detail::sync_all_pes(ctx, before + 1, Call::kSyncAll);
+      const detail::SyncBegin begin = detail::begin_sync(ctx);
+      fence_direct_stores<Edge::kStoresBeforeFlag>();
+      return detail::sync_all_pes(ctx, begin, Call::kSyncAll);
     });
   });
 }
@@ -105,10 +105,12 @@ template <Reach R, AnyScope S = Thread>
   return detail::checked(ctx, scope, note, [&] {
     const Status queues = detail::drain_marked(ctx, scope);
     return by_leader(scope, [&] {
-      const uint64_t before = detail::barriers_so_far(ctx);
-      const Status drained = detail::end_quiet(ctx, queues);
+      const detail::SyncBegin begin = detail::begin_sync(ctx);
+      // Not fence_stores(): what begin_sync() looks up is waited for ahead of a choice of fences.
+      const Status drained =
+          detail::end_quiet_by(ctx, queues, [] { fence_direct_stores<Edge::kStoresBeforeFlag>(); });
       // Arrive even after a failure: the peers did nothing wrong and must not wait for a deadline.
-      const Status synced = detail::sync_all_pes(ctx, before + 1, Call::kBarrierAll);
+      const Status synced = detail::sync_all_pes(ctx, begin, Call::kBarrierAll);
       return drained != Status::kOk ? drained : synced;
     });
   });

@@ -41,11 +41,17 @@ PEAL_DEVICE Status set_flag(const BasicContext<R>& ctx, uint64_t* flag, uint64_t
       .status;
 }
 
-/// Barriers of the context so far; one scope at a time is here: what it reads, the one before it
-/// wrote. For a call to look up before it fences, which takes longer; what is made of it before the
-/// fence makes that wait for it.
-PEAL_DEVICE uint64_t barriers_so_far(const ContextFields& ctx) {
-  return load_relaxed<Reach::kGpu>(&ctx.state->sync_epoch);
+/// What a barrier looks up before it fences: the fence takes longer.
+struct SyncBegin {
+  uint64_t epoch;  // of this barrier
+  Near next;       // the first flag of the next PE
+};
+
+/// One scope at a time is here: what it reads, the one before it wrote.
+PEAL_DEVICE SyncBegin begin_sync(const ContextFields& ctx) {
+  const int next = ctx.pe + 1 < ctx.n_pes ? ctx.pe + 1 : 0;
+  return {load_relaxed<Reach::kGpu>(&ctx.state->sync_epoch) + 1,
+          find_near(ctx, {ctx.sync_flags, sizeof(uint64_t), next})};
 }
 
 /// What ends a wait for a flag early: the context's stop word, or the queue of the pair by which
@@ -109,14 +115,14 @@ PEAL_DEVICE_COLD Status sync_survivors(ContextState* state, uint64_t epoch, Call
                      left.count, 0, [&](uint32_t i) { return static_cast<int>(left.pe[i]); });
 }
 
-/// Barrier number `epoch`, behind a fence of the caller's.
 template <Reach R>
-PEAL_DEVICE Status sync_pes(const BasicContext<R>& ctx, uint64_t epoch, Call call) {
+PEAL_DEVICE Status sync_pes(const BasicContext<R>& ctx, const SyncBegin& begin, Call call) {
+  const uint64_t epoch = begin.epoch;
   if (ctx.sync_rounds == 0) return call_apart<&sync_survivors<R>>(ctx.state, epoch, call);
-  const int next = ctx.pe + 1 < ctx.n_pes ? ctx.pe + 1 : 0;
-  const Near to = find_near(ctx, {ctx.sync_flags, sizeof(uint64_t), next});
-  const bool told_next = to.here & (ctx.n_pes > 1);
-  if (told_next) store_relaxed<Reach::kSystem>(reinterpret_cast<uint64_t*>(to.address), epoch);
+  const bool told_next = begin.next.here & (ctx.n_pes > 1);
+  if (told_next) {
+    store_relaxed<Reach::kSystem>(reinterpret_cast<uint64_t*>(begin.next.address), epoch);
+  }
   store_relaxed<Reach::kGpu>(&ctx.state->sync_epoch, epoch);
   return disseminate(ctx, epoch, static_cast<uint32_t>(ctx.pe), static_cast<uint32_t>(ctx.n_pes),
                      told_next ? 1 : 0, [](uint32_t i) { return static_cast<int>(i); });
@@ -125,8 +131,8 @@ PEAL_DEVICE Status sync_pes(const BasicContext<R>& ctx, uint64_t epoch, Call cal
 /// sync_pes(), and where blocks own queues, its flags' arrival: the next barrier may be of another
 /// block, whose flag on another queue would come first and be replaced by the older one.
 template <Reach R>
-PEAL_DEVICE Status sync_all_pes(const BasicContext<R>& ctx, uint64_t epoch, Call call) {
-  const Status synced = sync_pes(ctx, epoch, call);
+PEAL_DEVICE Status sync_all_pes(const BasicContext<R>& ctx, const SyncBegin& begin, Call call) {
+  const Status synced = sync_pes(ctx, begin, call);
   if constexpr (R != Reach::kGpu) {
     if (ctx.queues_per_peer > 1) {
       const Status arrived = drain_all(ctx);

@@ -365,15 +365,18 @@ PEAL_DEVICE void fence_stores(const ContextFields& ctx) {
 }
 
 /// The end of a quiet, by one lane: the context's usage error, `drained`, or why its waits have
-/// been ended.
-template <Reach R>
-PEAL_DEVICE Status end_quiet(const BasicContext<R>& ctx, Status drained) {
+/// been ended. fence() is behind the queues: it passes on what the NIC has brought, too.
+template <Reach R, class Fence>
+PEAL_DEVICE Status end_quiet_by(const BasicContext<R>& ctx, Status drained, const Fence& fence) {
   const Status usage = usage_status(ctx);  // both looked up while the fence waits
   const Status ended = ended_status(ctx);
-  // Behind the queues: it passes on what the NIC has brought, too.
-  fence_stores<Edge::kStoresBeforeFlag>(ctx);
+  fence();
   if (usage != Status::kOk) return usage;
   return drained != Status::kOk ? drained : ended;
+}
+template <Reach R>
+PEAL_DEVICE Status end_quiet(const BasicContext<R>& ctx, Status drained) {
+  return end_quiet_by(ctx, drained, [&] { fence_stores<Edge::kStoresBeforeFlag>(ctx); });
 }
 
 /// Everything posted and stored so far has arrived; the first error of the context.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What lanes store by themselves where no other PE's memory is mapped: how far the fence of quiet
-// and barriers reaches (ContextFields::stores_stay).
+// reaches (ContextFields::stores_stay).
 #include "tests/sim/kernels.h"
 
 namespace peal::sim {
@@ -12,8 +12,8 @@ constexpr uint32_t kRounds = 2;
 
 }  // namespace
 
-/// Lanes store into windows of the host's memory, which a fence of the GPU does not reach; behind a
-/// barrier the peer's lanes get it from there.
+/// Lanes store into windows of the host's memory, which a fence of the GPU does not reach; once
+/// they have asked for quiet and said so the peer's lanes get it from there.
 void off_gpu_stores(simt::Simulation& sim) {
   constexpr uint32_t kLanes = 4;
   JobOptions options = any_options(sim.random());
@@ -26,9 +26,12 @@ void off_gpu_stores(simt::Simulation& sim) {
       const uint32_t lane = thread_in_block();
       auto* const mine = reinterpret_cast<uint64_t*>(memory[pe]) + lane * kSlotWords;
       auto* const copy = job.at<uint64_t>(pe, kTarget, lane * kSlotWords);
+      auto* const flag = job.at<uint64_t>(pe, kFlags);
       for (uint32_t round = 1; round <= kRounds; ++round) {
         write_words(mine, kSlotWords, pe, lane, round);
-        must(barrier_all(ctx, block), "barrier_all");
+        must(quiet(ctx, block), "quiet");
+        if (lane == 0) must(p(ctx, flag, uint64_t{round}, 1 - pe), "p");
+        must(wait_until(ctx, flag, Compare::kGe, uint64_t{round}), "the peer's word");
         must(get(ctx, copy, mine, kSlotWords, 1 - pe), "get");
         check_words(copy, kSlotWords, 1 - pe, lane, round);
         must(barrier_all(ctx, block), "barrier_all");
