@@ -362,11 +362,11 @@ const NicKey* Job::rkeys(int pe, uint32_t number) {
   return pes_[static_cast<size_t>(pe)]->rkeys[(number >> 8) - 1];
 }
 
-std::byte* Job::add_host_window(int pe, size_t bytes) {
+std::byte* Job::add_host_window(int pe, size_t bytes, uint32_t like) {
   auto* const memory = static_cast<std::byte*>(
       sim_.memory().allocate(bytes, "host memory of pe " + std::to_string(pe)));
   sim_.memory().set_host_memory(memory, bytes);
-  softnic::Key own = key(pe, 1);
+  softnic::Key own = key(pe, like >> 8);
   own.number = kSecondKey;
   own.bytes = bytes;
   own.memory = memory;

@@ -92,8 +92,9 @@ class Job {
   /// Key table of the PE's NIC; entry i has number i << 8.
   softnic::Key& key(int pe, uint32_t index);
   const NicKey* rkeys(int pe, uint32_t number);
-  /// Registers `bytes` of the host's memory of the PE: window 1, by NIC. Before sim.run().
-  std::byte* add_host_window(int pe, size_t bytes);
+  /// Registers `bytes` of the host's memory of the PE: window 1, by NIC, with a key like that of
+  /// number `like`. Before sim.run().
+  std::byte* add_host_window(int pe, size_t bytes, uint32_t like = kPayloadKey);
   /// What a NIC writes into the PE's heap and landing cells is seen late, and the context says so.
   void put_on_host(int pe);
   /// The PE's queue pairs become ready, for jobs that begin unconnected.

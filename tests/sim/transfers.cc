@@ -152,21 +152,11 @@ void host_fetches(simt::Simulation& sim) {
   // To the model host memory is also what a fence of the GPU does not reach.
   if (whole_gpu) options.fence = NicFence::kSystem;
   Job job(sim, options);
-  auto* memory = static_cast<std::byte*>(sim.memory().allocate(kBytes, "memory of the host"));
+  std::byte* memory = job.heap(0) + kTarget;
   if (whole_gpu) {
-    memory = job.heap(0) + kTarget;
     job.put_on_host(0);
   } else {
-    sim.memory().set_host_memory(memory, kBytes);
-    job.key(0, 4) = job.key(0, 2);
-    job.key(0, 4).number = Job::kSecondKey;
-    job.key(0, 4).bytes = kBytes;
-    job.key(0, 4).memory = memory;
-    Window window{memory, kBytes, {mlx5::key(Job::kSecondKey)}, nullptr, nullptr, nullptr};
-    window.off_gpu = window.dumped = 1;
-    job.windows(0).window[1] = window;
-    job.windows(0).count = 2;
-    job.windows(0).off_gpu = 1;
+    memory = job.add_host_window(0, kBytes, Job::kWordKey);
   }
   const uint32_t lanes = 1 + sim.random().below(3);
   job.launch(0, {1, lanes}, [&job, memory, whole_gpu] {
