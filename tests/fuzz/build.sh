@@ -18,7 +18,7 @@ labels=()
 for target in "${targets[@]}"; do labels+=("//tests/fuzz:${target}_fuzz"); done
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-bazel build "${labels[@]}" >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
+bazel build --define=peal_fuzz=optimized "${labels[@]}" >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
 mkdir -p "$folder"
 for target in "${targets[@]}"; do
   install -m 755 "bazel-bin/tests/fuzz/${target}_fuzz" "$folder/${target}_fuzz"

@@ -22,7 +22,9 @@ FOLDERS = (
 BUILD_FOLDERS = FOLDERS + ("bazel", "docs", "packaging", "python")
 MAX_LINES = 500
 MAX_BUILD_LINES = 300
-FLAGS = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Wshadow", "-Wconversion", "-x", "c++", "-"]
+# The heap: .bazelrc says why.
+FLAGS = ["-std=c++20", "-fsyntax-only", "--param=ggc-min-heapsize=1048576", "-Wall", "-Wextra", "-Werror", "-Wshadow",
+         "-Wconversion", "-x", "c++", "-"]
 MPI = "/usr/lib/x86_64-linux-gnu/openmpi/include"
 
 
