@@ -171,8 +171,9 @@ PEAL_DEVICE BasicTicket<Q> post(Q& queue, Group group, Requests... requests) {
   // Nor may it have been connected when this lane read it, though the reservation waited for
   // nothing.
   if (kKeeps && !Q::Model::is_numbered(fixed.nic)) fixed = Fixed<Q>::template of<R>(*q);
-  layout.write({*q, kKeeps ? fixed.nic : q->nic, kKeeps ? fixed.mask : q->mask}, first, group,
-               requests...);
+  // By value: what it writes with is under way at once, and not read again behind each store.
+  const typename Q::Model::WorkQueue nic = kKeeps ? fixed.nic : q->nic;
+  layout.write({*q, nic, kKeeps ? fixed.mask : q->mask}, first, group, requests...);
   group.template sync<Edge::kGroupBeforePublish>();  // every lane's stores precede the leader's
                                                      // publication
   const uint32_t blocks = layout.blocks(group);
