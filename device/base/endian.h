@@ -58,4 +58,7 @@ using Be64 = BigEndian<uint64_t>;
 
 static_assert(sizeof(Be32) == 4 && std::is_trivially_copyable_v<Be32>);
 
+/// `value` << 8, where nothing is shifted out: as it lies in memory that is a shift down.
+PEAL_HD constexpr Be32 shifted_up(Be32 value) { return Be32::from_raw(value.raw >> 8); }
+
 }  // namespace peal

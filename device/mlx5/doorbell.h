@@ -23,8 +23,7 @@ PEAL_HD void write_doorbell_record(DoorbellRecord* record, Be32 posted) {
 /// Tells the NIC the same: an 8-byte store of {posted << 8, qpn << 8} to the UAR register. It may
 /// arrive before the record does.
 PEAL_HD void ring_doorbell(uint64_t* reg, Be32 posted, Be32 qpn_shifted) {
-  // Big-endian and shifted up by a byte is shifted down by a byte as it lies in memory.
-  const uint32_t index = posted.raw >> 8;
+  const uint32_t index = shifted_up(posted).raw;
   store_mmio(reg, static_cast<uint64_t>(index) | (static_cast<uint64_t>(qpn_shifted.raw) << 32));
 }
 

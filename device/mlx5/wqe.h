@@ -49,13 +49,12 @@ PEAL_HD constexpr uint64_t pair(Be32 first, Be32 second) {
 }
 
 PEAL_HD Line control(const Header& h, Opcode opcode, uint32_t segments, uint8_t opmod = 0) {
-  // Big-endian and shifted up by a byte is shifted down by a byte as it lies in memory, where the
-  // number of segments is the last byte of a word whose other bytes are the QPN: both as doorbells
-  // have them (doorbell.h).
+  // Index and QPN lie as doorbells have them (doorbell.h), so that the compiler makes the two words
+  // once. The other two are the bytes that those leave 0.
   const Be32 index16{static_cast<uint32_t>(h.index & 0xffff)};
   const uint64_t fixed =
       uint64_t{segments} << 56 | uint64_t{static_cast<uint32_t>(opcode)} << 24 | opmod;
-  const uint64_t first = fixed | uint64_t{h.qpn_shifted.raw} << 32 | index16.raw >> 8;
+  const uint64_t first = fixed | uint64_t{h.qpn_shifted.raw} << 32 | shifted_up(index16).raw;
   const Be32 flags{static_cast<uint32_t>(h.fence) | static_cast<uint32_t>(h.completion)};
   return Line{{first, pair(flags, Be32{0u})}};
 }

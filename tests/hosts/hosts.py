@@ -19,8 +19,8 @@ import time
 import network
 
 BOOT_SECONDS = 300
-# Without the string instructions that a CPU calls fast: the kernel and glibc then use them, and qemu copies byte by byte.
-# With them hosts take a third more of the CPU.
+# A CPU that calls its string instructions fast (ERMS, FSRM) has the kernel and glibc use them, and qemu executes them byte
+# by byte: hosts take a third more of the CPU.
 CPU = "max,erms=off,fsrm=off"
 KILL_SECONDS = 30
 PR_SET_PDEATHSIG = 1

@@ -41,6 +41,10 @@ TEST(Endian, RawBytesAreTakenAsTheyAre) {
   EXPECT_EQ(Be32::from_raw(raw).host(), 0xaabbccddu);
 }
 
+TEST(Endian, ShiftsUpAsTheHostDoes) {
+  EXPECT_TRUE(shifted_up(Be32{0x123456u}) == Be32{0x12345600u});
+}
+
 TEST(Endian, EqualMeansSameBytes) {
   EXPECT_TRUE(Be32{7u} == Be32{7u});
   EXPECT_FALSE(Be32{7u} == Be32::from_raw(7u));
