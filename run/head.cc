@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/signalfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,6 +31,9 @@ constexpr std::size_t kMostUnprinted = std::size_t{4}
                                        << 20;       // then agents wait until it is printed
 constexpr std::chrono::seconds kStart{60};          // for all agents to be ready
 constexpr std::chrono::seconds kHeadLastWords{15};  // for agents, beyond the grace of their PEs
+// What a PE's exit code may be the consequence of, the death of another one by a signal, arrives
+// from another agent: a moment later, if that has less of its CPU.
+constexpr std::chrono::seconds kLaterNews{1};
 constexpr int kFailed = 1;
 constexpr int kNobodyReads = 128 + SIGPIPE;
 
@@ -60,6 +64,16 @@ class Signals {
   Fd fd_;
 };
 
+/// A PE that did not return 0.
+struct PeDeath {
+  std::uint32_t pe;
+  const RemoteAgent* agent;
+  std::string pid;
+  int status;  // of waitpid()
+
+  bool by_signal() const { return WIFSIGNALED(status); }
+};
+
 class HeadOfJob {
  public:
   explicit HeadOfJob(const RunOptions& options) : options_(options) {
@@ -74,6 +88,7 @@ class HeadOfJob {
   int run() {
     while (!over()) {
       step();
+      if (first_ && Clock::now() >= blame_at_) blame(*first_);
       if (limit_ && Clock::now() >= *limit_) give_up();
     }
     return failure_.value_or(0);
@@ -102,7 +117,8 @@ class HeadOfJob {
                      .revents = 0});
       fds.push_back({.fd = gone ? -1 : agent.complaints.fd.get(), .events = POLLIN, .revents = 0});
     }
-    if (poll_until(fds, limit_.value_or(Clock::time_point::max())) < 0) fail_errno(errno, "poll");
+    const auto limit = limit_.value_or(Clock::time_point::max());
+    if (poll_until(fds, first_ ? std::min(limit, blame_at_) : limit) < 0) fail_errno(errno, "poll");
     if (fds[0].revents != 0) hand_on_signals();
     if (fds[1].revents != 0 && !output_.write_some()) lose_output();
     if (fds[2].revents != 0) errors_.write_some();
@@ -181,19 +197,38 @@ class HeadOfJob {
     --agent.living;
     if (options_.restarts > 0) tell_all({Note::kNotWhole, 0, ""});
     const std::vector<std::string> texts = unpack(frame.bytes);
-    const int status = std::stoi(texts.at(1));
-    if (status == 0) return;
-    const int code = exit_code_of(status);
-    // What ends after the first is a consequence, or asked for.
+    const PeDeath death{frame.number, &agent, texts.at(0), std::stoi(texts.at(1))};
+    if (death.status != 0) suspect(death);
+    if (first_ && living() == 0) blame(*first_);
+  }
+
+  // What ends after the first is a consequence, or asked for.
+  void suspect(const PeDeath& death) {
+    const bool decided = stopped_ || failure_ || options_.keep_going || agents_.size() == 1;
+    if (decided || death.by_signal()) return blame(death);
+    if (first_) return;
+    first_ = death;
+    blame_at_ = Clock::now() + kLaterNews;
+  }
+
+  // The job ends by this death, if it is the first.
+  void blame(const PeDeath death) {
+    first_.reset();
+    const int left = living();
     if (!stopped_ && (!failure_ || options_.keep_going)) {
-      int left = 0;
-      for (const RemoteAgent& other : agents_) left += other.living;
-      say("PE {} of {} ({}, pid {}) {}{}", frame.number, options_.size(), agent.where(),
-          texts.at(0), how_it_ended(status),
+      say("PE {} of {} ({}, pid {}) {}{}", death.pe, options_.size(), death.agent->where(),
+          death.pid, how_it_ended(death.status),
           left == 0 || options_.keep_going ? "" : fmt::format("; ending the other {}", left));
     }
+    const int code = exit_code_of(death.status);
     if (!failure_) failure_ = code;
     if (!options_.keep_going) stop(code);
+  }
+
+  int living() const {
+    int all = 0;
+    for (const RemoteAgent& agent : agents_) all += agent.living;
+    return all;
   }
 
   void tell_of_restart(const RemoteAgent& agent, const Frame& frame) {
@@ -255,6 +290,7 @@ class HeadOfJob {
 
   // Has all agents end their PEs. The first reason is the exit code.
   void stop(int code) {
+    if (first_) blame(*first_);
     if (!failure_) failure_ = code;
     if (stopped_) return;
     stopped_ = true;
@@ -302,6 +338,8 @@ class HeadOfJob {
   Printer errors_{STDERR_FILENO};
   std::vector<RemoteAgent> agents_;
   std::string id_;
+  std::optional<PeDeath> first_;  // by an exit code: until blame_at_ there may be news of a cause
+  Clock::time_point blame_at_;
   std::optional<int> failure_;  // the exit code
   bool stopped_ = false;        // all agents are told to end
   bool asked_to_end_ = false;   // by a signal, which the PEs were told
