@@ -27,36 +27,21 @@ grep -q "^cuda.o: .*cuda.cu" cuda.d || fail "cuda.d: $(cat cuda.d)"
 expect "" peal-cc cuda.o -lcudart -o separate
 expect "cuda: ok" ./separate
 
-# Programs written for NVSHMEM, by -O0: half as long to compile. With the sanitizer as one program, each in a namespace:
-# most of a compilation is peal's headers. One at a time would leave a CPU idle.
+# Programs written for NVSHMEM, by -O0: half as long to compile. Two of them by themselves, all as one program, and that
+# with the sanitizer: most of a compilation is peal's headers. One at a time would leave a CPU idle.
 read -r -a mpi <<<"$(mpicxx --showme:compile) $(mpicxx --showme:link)"
-all_as_one() { # prints the program that is the one whose name it was started by
-  printf '#include <%s>\n' cmath math.h mpi.h string_view "$(dirname "${programs[0]}")/program.cuh"
-  echo "#define main run"
-  local program name
-  for program in "${programs[@]}"; do
-    printf 'namespace of_%s {\n#include "%s"\n}\n' "$(basename "$program" .cu)" "$program"
-    sed -n 's/^#define \([A-Z]*\) .*/#undef \1/p' "$program"
-  done
-  echo "#undef main"
-  echo "static int call(int (*program)(), int, char**) { return program(); }"
-  echo "static int call(int (*program)(int, char**), int count, char** words) { return program(count, words); }"
-  echo "int main(int count, char** words) {"
-  echo "  const std::string_view path = words[0], name = path.substr(path.rfind('/') + 1);"
-  for program in "${programs[@]}"; do
-    name=$(basename "$program" .cu)
-    echo "  if (name == \"${name}_asan\") return call(of_$name::run, count, words);"
-  done
-  echo "}"
-}
 compile() { # <program> <name> [option]...
   peal-cc "$1" -o "$2" "${@:3}" "${mpi[@]}" >"$2.log" 2>&1 || touch "$2.failed"
 }
-all_as_one >all.cu
+folder=$(dirname "${programs[0]}")
+"$folder/as_one.sh" "${programs[@]}" >all.cu
 compile all.cu all_asan -O0 -g -fsanitize=address &
+compile all.cu all -O0
+compile "$folder/hello.cu" hello -O0
+compile "$folder/init_mpi.cu" init_mpi -O0
 for program in "${programs[@]}"; do
   name=$(basename "$program" .cu)
-  compile "$program" "$name" -O0
+  [ -e "$name" ] || ln -s all "$name"
   ln -s all_asan "${name}_asan"
 done
 wait
