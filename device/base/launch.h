@@ -79,7 +79,8 @@ struct Grid {
 };
 
 #if !PEAL_CUDA
-/// Runs `body` as each lane of the grid. No template, unlike launch(): tests have hundreds of those.
+/// Runs `body` as each lane of the grid. No template, unlike launch(): tests have hundreds of
+/// those.
 inline Launch launch_lanes(const Grid& grid, const void* kernel, std::function<void()> body) {
   const simt::LaneGrid on_cpu{grid.blocks, grid.threads, grid.shared_bytes, kernel};
   if (grid.stream == nullptr) return Launch(simt::launch(on_cpu, std::move(body)));
