@@ -17,8 +17,6 @@
 #if PEAL_CUDA
 #include <cuda_runtime_api.h>
 #else
-#include <functional>
-
 #include "simt/lanes/launch.h"
 #include "simt/runtime/stream.h"
 #endif
@@ -78,18 +76,6 @@ struct Grid {
   void* stream = nullptr;
 };
 
-#if !PEAL_CUDA
-/// Runs `body` as each lane of the grid. No template, unlike launch(): tests have hundreds of
-/// those.
-inline Launch launch_lanes(const Grid& grid, const void* kernel, std::function<void()> body) {
-  const simt::LaneGrid on_cpu{grid.blocks, grid.threads, grid.shared_bytes, kernel};
-  if (grid.stream == nullptr) return Launch(simt::launch(on_cpu, std::move(body)));
-  auto& stream = *static_cast<simt::WorkStream*>(grid.stream);
-  stream.add([on_cpu, body = std::move(body)] { simt::launch_and_wait(on_cpu, body); });
-  return Launch(stream);
-}
-#endif
-
 /// Starts `kernel` on the grid and returns at once. Arguments are copied. Throws on a grid that
 /// cannot run.
 template <class... Parameters, class... Arguments>
@@ -105,9 +91,13 @@ Launch launch(const Grid& grid, void (*kernel)(Parameters...), Arguments&&... ar
   }
   return Launch(stream);
 #else
-  return launch_lanes(
-      grid, reinterpret_cast<const void*>(kernel),
-      [kernel, ... copies = std::decay_t<Arguments>(arguments)] { kernel(copies...); });
+  const simt::LaneGrid on_cpu{grid.blocks, grid.threads, grid.shared_bytes,
+                              reinterpret_cast<const void*>(kernel)};
+  auto body = [kernel, ... copies = std::decay_t<Arguments>(arguments)] { kernel(copies...); };
+  if (grid.stream == nullptr) return Launch(simt::launch(on_cpu, std::move(body)));
+  auto& stream = *static_cast<simt::WorkStream*>(grid.stream);
+  stream.add([on_cpu, body = std::move(body)] { simt::launch_and_wait(on_cpu, body); });
+  return Launch(stream);
 #endif
 }
 
