@@ -111,10 +111,23 @@ def check_format(files):
         yield from (line for line in result.stderr.splitlines() if "error:" in line)
 
 
+def always_included(text):
+    """What a header includes whatever it is compiled for: not behind an `#if`."""
+    depth = 0
+    for line in text.splitlines():
+        directive = re.match(r'#\s*(if|endif|include "(.*)")', line)
+        if directive is None:
+            continue
+        if directive[2] is None:
+            depth += 1 if directive[1] == "if" else -1
+        elif depth == 0:
+            yield directive[2]
+
+
 def included_headers(root, headers):
-    """For each header its own includes, the headers of `headers` that it includes, and those that they include."""
+    """For each header the headers of `headers` that it includes, and those that they include."""
     names = {header.relative_to(root).as_posix(): header for header in headers}
-    direct = {name: re.findall(r'^#include "(.*)"', header.read_text(), re.MULTILINE) for name, header in names.items()}
+    direct = {name: list(always_included(header.read_text())) for name, header in names.items()}
     found = {}
 
     def all_of(name):

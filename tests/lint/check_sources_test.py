@@ -7,7 +7,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from check_sources import build_files, check_build_file, check_text  # noqa: E402
+from check_sources import always_included, build_files, check_build_file, check_text  # noqa: E402
 
 
 class Sources(unittest.TestCase):
@@ -35,6 +35,10 @@ class Sources(unittest.TestCase):
         lines = ["// SPDX-License-Identifier: Apache-2.0"] + ["//"] * 499
         self.assertFalse(list(check_text(self.root, self.write("base/x.cc", lines))))
         self.assertEqual(len(list(check_text(self.root, self.write("base/x.cc", lines + ["//"])))), 1)
+
+    def test_what_is_included_behind_a_condition_is_not_always_included(self):
+        text = """#include "a.h"\n#if X\n#include "b.h"\n#ifdef Y\n#endif\n#else\n#include "c.h"\n#endif\n#include "d.h"\n"""
+        self.assertEqual(list(always_included(text)), ["a.h", "d.h"])
 
 
 if __name__ == "__main__":
