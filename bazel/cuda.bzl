@@ -17,8 +17,8 @@ _MACHINE_CODE = ["-gencode=arch=compute_{0},code=sm_{0}".format(arch) for arch i
 # PTX alone, without the minutes of the optimizer and the assembler. It works: a driver would assemble it.
 _PTX = ["-gencode=arch=compute_{0},code=compute_{0}".format(ARCHS[-1]), "-Xcicc", "-O0"]
 
-# What nvcc's front end makes for a linker that optimizes. All of the language has been checked, calls of the host's
-# functions too, in a third to a tenth of the time of PTX: of what inline assembly says nothing is.
+# What nvcc's front end makes for a linker that optimizes, in a third to a tenth of the time of PTX. It has checked the
+# language, calls of the host's functions too; only inline assembly has been read by nobody.
 _FRONT_END = ["-gencode=arch=compute_{0},code=lto_{0}".format(ARCHS[-1])]
 
 # What nvcc makes: an object with host code, PTX, or the code for GPUs alone; or what nobody looks at. None: code for
