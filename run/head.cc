@@ -31,8 +31,8 @@ constexpr std::size_t kMostUnprinted = std::size_t{4}
                                        << 20;       // then agents wait until it is printed
 constexpr std::chrono::seconds kStart{60};          // for all agents to be ready
 constexpr std::chrono::seconds kHeadLastWords{15};  // for agents, beyond the grace of their PEs
-// What a PE's exit code may be the consequence of, the death of another one by a signal, arrives
-// from another agent: a moment later, if that has less of its CPU.
+// News of the death that a PE noticed and ended by come from another agent: a moment later than of
+// that PE's end, if that agent has less of its CPU.
 constexpr std::chrono::seconds kLaterNews{1};
 constexpr int kFailed = 1;
 constexpr int kNobodyReads = 128 + SIGPIPE;
@@ -71,7 +71,12 @@ struct PeDeath {
   std::string pid;
   int status;  // of waitpid()
 
-  bool by_signal() const { return WIFSIGNALED(status); }
+  /// An exit code, or the signal of an exception that nobody caught or of a broken pipe: what the
+  /// death of another one leads to.
+  bool may_follow() const {
+    if (!WIFSIGNALED(status)) return true;
+    return WTERMSIG(status) == SIGABRT || WTERMSIG(status) == SIGPIPE;
+  }
 };
 
 class HeadOfJob {
@@ -205,13 +210,13 @@ class HeadOfJob {
   // What ends after the first is a consequence, or asked for.
   void suspect(const PeDeath& death) {
     const bool decided = stopped_ || failure_ || options_.keep_going || agents_.size() == 1;
-    if (decided || death.by_signal()) return blame(death);
+    if (decided || !death.may_follow()) return blame(death);
     if (first_) return;
     first_ = death;
     blame_at_ = Clock::now() + kLaterNews;
   }
 
-  // The job ends by this death, if it is the first.
+  // The job ends by this death, if it is the first. By value: first_ may be it.
   void blame(const PeDeath death) {
     first_.reset();
     const int left = living();
@@ -338,7 +343,7 @@ class HeadOfJob {
   Printer errors_{STDERR_FILENO};
   std::vector<RemoteAgent> agents_;
   std::string id_;
-  std::optional<PeDeath> first_;  // by an exit code: until blame_at_ there may be news of a cause
+  std::optional<PeDeath> first_;  // may follow from another, of which news come until blame_at_
   Clock::time_point blame_at_;
   std::optional<int> failure_;  // the exit code
   bool stopped_ = false;        // all agents are told to end

@@ -230,11 +230,15 @@ prints "[0] here"
 prints "[1] b"
 job 4 "${remote[@]}" -x block --hosts a:1,b:1 sh -c '[ $FAKE_SSH_HOST = b ] && exit 4; read x <>$block'
 says "PE 1 of 2 (host b, pid "
-# An exit code may be the consequence of a death by a signal, of which another host's agent tells later.
+# An exit code may be the consequence of a death by a signal, of which another host's agent tells later; so may an abort.
 mkfifo first
-job 137 "${remote[@]}" --hosts a:1,b:1 sh -c 'if [ $FAKE_SSH_HOST = a ]; then echo $$ >first; exit 4; fi
-  read first <first; while [ -e /proc/$first ]; do :; done; kill -9 $$'
-says "PE 1 of 2 (host b, pid "
+second_by() { # <exit code> <signal> <PE that is named, and its host>
+  job "$1" "${remote[@]}" --hosts a:1,b:1 sh -c 'if [ $FAKE_SSH_HOST = a ]; then echo $$ >first; exit 4; fi
+    read first <first; while [ -e /proc/$first ]; do :; done; kill -'"$2"' $$'
+  says "PE $3, pid "
+}
+second_by 137 KILL "1 of 2 (host b"
+second_by 4 ABRT "0 of 2 (host a"
 job 1 "${remote[@]}" -x block --hosts a:1,unreachable:1 sh -c 'echo started; read x <>$block'
 says "[host unreachable] fake_ssh: connect to host unreachable: No route to host"
 says "host unreachable: the agent of PE 1"
