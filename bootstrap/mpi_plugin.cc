@@ -9,8 +9,8 @@
 #include <string>
 #include <utility>
 
-#include "base/files.h"
 #include "base/library.h"
+#include "base/search.h"
 #include "bootstrap/bootstraps.h"
 #include "bootstrap/star.h"
 #include "bootstrap/wire.h"

@@ -15,7 +15,7 @@
 #include <mutex>
 #include <string>
 
-#include "base/files.h"
+#include "base/search.h"
 
 namespace peal::softnic {
 namespace {

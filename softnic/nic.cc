@@ -10,7 +10,7 @@
 #include <mutex>
 #include <stdexcept>
 
-#include "base/files.h"
+#include "base/search.h"
 #include "softnic/driver.h"
 #include "softnic/engine/placement.h"
 #include "softnic/gpu/client.h"

@@ -16,44 +16,16 @@
 #include <charconv>
 #include <cstdio>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "base/files.h"
+#include "base/vm_areas.h"
 #include "host/base/error.h"
 
 namespace peal {
 namespace {
-
-/// A line of /proc/self/maps.
-struct Mapping {
-  uintptr_t begin = 0;
-  uintptr_t end = 0;
-  char access[5] = {};  // "rw-s"
-  uint64_t offset = 0;
-  unsigned major = 0;
-  unsigned minor = 0;
-  uint64_t inode = 0;  // 0: no file
-  std::string path;    // as the kernel shows it: " (deleted)" may be behind it
-
-  bool same_file(const Mapping& other) const {
-    return major == other.major && minor == other.minor && inode == other.inode;
-  }
-};
-
-Mapping parse(const std::string& line) {
-  Mapping mapping;
-  int path = 0;
-  const int read = std::sscanf(line.c_str(), "%lx-%lx %4s %lx %x:%x %lu %n", &mapping.begin,
-                               &mapping.end, mapping.access, &mapping.offset, &mapping.major,
-                               &mapping.minor, &mapping.inode, &path);
-  if (read != 7) fail(ErrorCode::kSystem, "/proc/self/maps: a line that is none: {}", line);
-  mapping.path = line.substr(static_cast<size_t>(path));
-  return mapping;
-}
 
 /// Why open() failed, with the remedy where the limit of open files is met.
 std::string not_open(const std::string& path, int error) {
@@ -64,23 +36,14 @@ std::string not_open(const std::string& path, int error) {
 }
 
 /// The mappings that [begin, end) lies in, in order.
-std::vector<Mapping> mappings_of(uintptr_t begin, uintptr_t end) {
-  constexpr const char* kMaps = "/proc/self/maps";
-  std::vector<Mapping> found;
-  Fd file(::open(kMaps, O_RDONLY | O_CLOEXEC));
-  if (!file) fail(ErrorCode::kUnsupported, "{}", not_open(kMaps, errno));
-  file = Fd();  // its number is free now
-  std::istringstream maps(bytes_of(kMaps));
-  for (std::string line; std::getline(maps, line);) {
-    Mapping mapping = parse(line);
-    if (mapping.begin >= end) break;
-    if (mapping.end > begin) found.push_back(std::move(mapping));
-  }
-  return found;
+VmAreas known_areas_of(uintptr_t begin, uintptr_t end) {
+  std::optional<VmAreas> found = vm_areas_of(begin, end);
+  if (!found) fail(ErrorCode::kUnsupported, "{}", not_open(kMaps, errno));
+  return *std::move(found);
 }
 
 /// The mapping's name for people. A long path is cut at its beginning.
-std::string name_of(const Mapping& mapping) {
+std::string name_of(const VmArea& mapping) {
   constexpr size_t kShown = 60;
   if (mapping.path.empty()) return "anonymous memory";
   if (mapping.path.size() <= kShown) return mapping.path;
@@ -92,25 +55,25 @@ template <class... Args>
   fail(ErrorCode::kUnsupported, format, std::forward<Args>(args)...);
 }
 
-void expect_shared(const Mapping& mapping) {
-  const std::string access = mapping.access;
-  if (access[3] != 's') {
+void expect_shared(const VmArea& mapping) {
+  if (!mapping.shared()) {
     refuse(
         "private memory ({}), which no other process can map: allocate it by Runtime::malloc with "
         "HeapKind::kHost, or mmap a memfd with MAP_SHARED",
         name_of(mapping));
   }
-  if (access[0] != 'r' || access[1] != 'w') {
-    refuse("{} is mapped {}: mmap it with PROT_READ | PROT_WRITE", name_of(mapping), access);
+  if (!mapping.readable() || !mapping.writable()) {
+    refuse("{} is mapped {}: mmap it with PROT_READ | PROT_WRITE", name_of(mapping),
+           mapping.access);
   }
   if (mapping.inode == 0) refuse("{} is no file's memory", name_of(mapping));
 }
 
 /// All of [begin, end) as one mapping.
-Mapping whole_mapping(uintptr_t begin, uintptr_t end) {
-  const std::vector<Mapping> parts = mappings_of(begin, end);
+VmArea whole_mapping(uintptr_t begin, uintptr_t end) {
+  const VmAreas parts = known_areas_of(begin, end);
   uintptr_t known = begin;
-  for (const Mapping& part : parts) {
+  for (const VmArea& part : parts) {
     if (part.begin > known) break;
     expect_shared(part);
     if (!part.same_file(parts[0]) || part.offset - parts[0].offset != part.begin - parts[0].begin) {
@@ -128,21 +91,21 @@ Mapping whole_mapping(uintptr_t begin, uintptr_t end) {
 bool regular(int fd, struct stat* info) { return ::fstat(fd, info) == 0 && S_ISREG(info->st_mode); }
 
 /// `file` is the file behind `mapping`.
-bool behind(const Mapping& mapping, const Fd& file) {
+bool behind(const VmArea& mapping, const Fd& file) {
   const size_t page = page_bytes(file);
   const auto offset = static_cast<off_t>(mapping.offset / page * page);
   void* const probe = ::mmap(nullptr, page, PROT_READ, MAP_SHARED, file.get(), offset);
   if (probe == MAP_FAILED) return false;
   const auto begin = reinterpret_cast<uintptr_t>(probe);
   const auto unmap = [page](void* at) { ::munmap(at, page); };
-  const std::unique_ptr<void, decltype(unmap)> mapped(probe, unmap);  // mappings_of() may throw
-  const std::vector<Mapping> shown = mappings_of(begin, begin + page);
+  const std::unique_ptr<void, decltype(unmap)> mapped(probe, unmap);  // the next line may throw
+  const VmAreas shown = known_areas_of(begin, begin + page);
   return !shown.empty() && shown[0].same_file(mapping);
 }
 
 /// A descriptor that this process has open already. The number of the file is the same in all file
 /// systems but overlayfs, whose files have names.
-Fd among_descriptors(const Mapping& mapping) {
+Fd among_descriptors(const VmArea& mapping) {
   for (const std::string& name : names_in("/proc/self/fd")) {
     int fd = -1;
     std::from_chars(name.data(), name.data() + name.size(), fd);
@@ -169,7 +132,7 @@ Fd opened(const std::string& path, std::string* why) {
   return file;
 }
 
-Fd file_of(const Mapping& mapping) {
+Fd file_of(const VmArea& mapping) {
   if (Fd file = among_descriptors(mapping)) return file;
   std::string why;
   if (mapping.path.starts_with('/')) {
@@ -195,7 +158,7 @@ size_t page_bytes(const Fd& file) {
 SharedPages find_shared_pages(const std::byte* address, size_t bytes) {
   const auto begin = reinterpret_cast<uintptr_t>(address);
   if (begin + bytes <= begin) refuse("{} bytes from {} on are no memory", bytes, begin);
-  const Mapping mapping = whole_mapping(begin, begin + bytes);
+  const VmArea mapping = whole_mapping(begin, begin + bytes);
   SharedPages pages{file_of(mapping), mapping.offset + (begin - mapping.begin)};
   struct stat info {};
   if (!regular(pages.file.get(), &info)) refuse("{} is no regular file", name_of(mapping));

@@ -9,8 +9,8 @@
 #include <iterator>
 #include <mutex>
 
-#include "base/files.h"
 #include "base/library.h"
+#include "base/search.h"
 #include "host/base/error.h"
 
 namespace peal::nic {

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <utility>
 
-#include "base/files.h"
 #include "base/library.h"
+#include "base/search.h"
 #include "host/base/error.h"
 #include "host/stream/executor.h"
 #include "host/stream/host_work.h"

@@ -11,14 +11,12 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cinttypes>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
 
-#include "base/files.h"
 #include "base/peer_file.h"
+#include "base/vm_areas.h"
 
 namespace peal::softnic {
 
@@ -42,27 +40,14 @@ bool keeps_its_bytes(int fd, const struct stat& info, uint64_t end) {
 
 /// The inode of the memfd whose shared mapping holds the memory, and where in it that lies.
 bool find_inode(const std::byte* memory, uint64_t bytes, RegionDescriptor* offer) {
-  const OpenFile maps = open_to_read("/proc/self/maps");
   const auto begin = reinterpret_cast<uintptr_t>(memory);
-  char line[512];
-  while (maps != nullptr && std::fgets(line, sizeof line, maps.get()) != nullptr) {
-    uintptr_t low = 0;
-    uintptr_t high = 0;
-    char access[5] = {};
-    uint64_t offset = 0;
-    uint64_t inode = 0;
-    char name[8] = {};
-    if (std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s %" SCNx64 " %*s %" SCNu64 " %7s", &low,
-                    &high, access, &offset, &inode, name) != 6) {
-      continue;
-    }
-    if (begin < low || begin >= high) continue;
-    offer->inode = inode;
-    offer->offset = offset + (begin - low);
-    offer->bytes = bytes;
-    return bytes <= high - begin && access[3] == 's' && std::strcmp(name, "/memfd:") == 0;
-  }
-  return false;
+  const std::optional<VmAreas> found = vm_areas_of(begin, begin + 1);
+  if (!found || found->empty()) return false;
+  const VmArea& area = found->front();
+  offer->inode = area.inode;
+  offer->offset = area.offset + (begin - area.begin);
+  offer->bytes = bytes;
+  return bytes <= area.end - begin && area.shared() && area.path.starts_with("/memfd:");
 }
 
 /// Opens the file once more, through the descriptor that the process has.

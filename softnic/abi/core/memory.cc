@@ -14,11 +14,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <cinttypes>
 #include <cstdio>
-#include <cstring>
 
-#include "base/files.h"
+#include "base/vm_areas.h"
 
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
@@ -207,21 +205,13 @@ bool require_reachable(SoftwareNic& nic, const void* address, size_t bytes, bool
 
 void require_mapped(const void* address, size_t bytes, bool writable) {
   auto want = reinterpret_cast<uintptr_t>(address);
-  uintptr_t end = want + bytes;
-  const OpenFile maps = open_to_read("/proc/self/maps");
-  if (maps == nullptr) return;  // cannot tell
-  uintptr_t low = 0;
-  uintptr_t high = 0;
-  char access[5] = {};
-  char line[512];
-  bool fresh = true;  // at the start of a line, not in the rest of a long one
-  while (want < end && std::fgets(line, sizeof line, maps.get()) != nullptr) {
-    bool first_part = std::exchange(fresh, std::strchr(line, '\n') != nullptr);
-    if (!first_part) continue;
-    if (std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s", &low, &high, access) != 3) continue;
-    if (high <= want) continue;
-    if (low > want || access[0] != 'r' || (writable && access[1] != 'w')) refuse(EFAULT);
-    want = high;
+  const uintptr_t end = want + bytes;
+  const std::optional<VmAreas> mappings = vm_areas_of(want, end);
+  if (!mappings) return;  // cannot tell
+  for (const VmArea& mapping : *mappings) {
+    const bool usable = mapping.readable() && (mapping.writable() || !writable);
+    if (mapping.begin > want || !usable) refuse(EFAULT);
+    want = mapping.end;
   }
   if (want < end) refuse(EFAULT);
 }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Small files, folders, and what lies above a folder.
+// Small files and folders.
 #include "base/files.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <array>
 #include <fstream>
 
 namespace peal {
@@ -52,18 +51,6 @@ TEST_F(Files, AreWrittenWholeOrNotAtAll) {
   EXPECT_EQ(errno, ENOENT);
   EXPECT_FALSE(write_file("/dev/full", "text"));
   EXPECT_EQ(errno, ENOSPC);
-  EXPECT_FALSE(open_to_read(root / "absent"));
-}
-
-TEST_F(Files, TheNearestAboveIsTaken) {
-  constexpr std::array kFiles = {"lib/x.so", "x.so"};
-  write("lib/x.so", "");
-  write("a/b/c/p", "");
-  EXPECT_EQ(find_above(root / "a/b/c", 2, kFiles), "");
-  EXPECT_EQ(find_above(root / "a/b/c", 3, kFiles), root / "lib/x.so");
-  write("a/x.so", "");
-  EXPECT_EQ(find_above(root / "a/b/c", 3, kFiles), root / "a/x.so");
-  EXPECT_EQ(find_above("/", 9, kFiles), "");
 }
 
 }  // namespace
