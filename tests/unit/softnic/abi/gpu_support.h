@@ -7,6 +7,8 @@
 #include <dlfcn.h>
 #include <endian.h>
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -67,9 +69,13 @@ struct FreeMemory {
 };
 using Pages = std::unique_ptr<uint8_t, FreeMemory>;
 
+/// A power of two of bytes on the CPU is aligned to itself, so that no multiple of 2 GiB lies in
+/// it: an indirect key of one entry ends there.
 inline Pages make_pages(size_t bytes, bool gpu = false) {
+  constexpr size_t kPage = 4096;
   if (gpu) return Pages(FakeGpu::get().allocate(bytes), {.gpu = true});
-  auto* memory = static_cast<uint8_t*>(std::aligned_alloc(4096, bytes));
+  const size_t alignment = std::has_single_bit(bytes) ? std::max(bytes, kPage) : kPage;
+  auto* memory = static_cast<uint8_t*>(std::aligned_alloc(alignment, bytes));
   std::memset(memory, 0, bytes);
   return Pages(memory);
 }
