@@ -4,9 +4,7 @@
 // looks again at once, then yields, then naps that grow.
 //
 //   rounds without work   0, 1      .. 1023   ..
-//   before the next       nothing   yield     20 us, ... 40 us, ... up to the longest
-//
-// 16 naps are of one length: a nap is an eighth of the time without work at most.
+//   before the next       nothing   yield     20 us, 40 us, ... up to the longest
 //
 // What it waits for is as a rule done by a thread that wants the same core: 64 looks before the
 // first yield took the other one up to half of its time. Where nobody else can run a yield returns
@@ -27,11 +25,10 @@ namespace peal {
 class Patience {
  public:
   using Nap = std::chrono::microseconds;
-  static constexpr uint32_t kAwake = 1024;
+  static constexpr uint32_t kAwake = 1024;  // rounds without work before the first nap
 
-  /// Who comes after a rest waits for `longest` at most. The first is behind `awake` rounds without
-  /// work.
-  explicit Patience(Nap longest, uint32_t awake = kAwake) : longest_(longest), awake_(awake) {}
+  /// Who comes after a rest waits for `longest` at most.
+  explicit Patience(Nap longest) : longest_(longest) {}
 
   /// To be called after a round; returns when it is time for the next one.
   void after(bool worked) {
@@ -43,16 +40,18 @@ class Patience {
   void after(bool worked, const Rest& rest) {
     rounds_ = worked ? 0 : rounds_ + 1;
     if (rounds_ < kSpins) return;
-    if (rounds_ < awake_) {
+    const Nap nap = nap_after(rounds_, longest_);
+    if (nap == Nap::zero()) {
       std::this_thread::yield();
     } else {
-      rest(nap_after(rounds_ - awake_, longest_));
+      rest(nap);
     }
   }
 
-  /// The nap after so many others.
-  static Nap nap_after(uint32_t naps, Nap longest) {
-    const uint32_t doublings = std::min(naps / kEqualNaps, kMostDoublings);
+  /// The nap after so many rounds without work, none before those that yield.
+  static Nap nap_after(uint32_t rounds, Nap longest) {
+    if (rounds < kAwake) return Nap::zero();
+    const uint32_t doublings = std::min((rounds - kAwake) / kEqualNaps, kMostDoublings);
     return std::min(kShortest * (1u << doublings), longest);
   }
 
@@ -63,7 +62,6 @@ class Patience {
   static constexpr Nap kShortest{20};
 
   Nap longest_;
-  uint32_t awake_;
   uint32_t rounds_ = 0;  // without work; wraps after days of naps, to spin once more
 };
 

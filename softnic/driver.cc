@@ -20,10 +20,7 @@ namespace peal::softnic {
 namespace {
 
 constexpr uint32_t kBudget = 64;  // WQEs of one queue pair in a round
-// A process has an engine, which is idle most of the time. Awake for longer, or at shorter naps, it
-// took half of what tests with several PEs to a core had of it.
-constexpr Patience::Nap kLongestNap{1000};
-constexpr uint32_t kAwake = 64;
+constexpr Patience::Nap kLongestNap{200};
 constexpr uint64_t kTurn = 100'000;  // ns, the shortest there is
 
 /// sched_attr of sched_setattr(2), whose header has names that sched.h has, too.
@@ -75,7 +72,7 @@ void EngineThread::run() {
   prctl(PR_SET_TIMERSLACK, 1000);  // or a sleep of 20 us takes 70
   ask_for_short_turns();
   const SurvivesLostMemory survives(port_);
-  Patience patience(kLongestNap, kAwake);
+  Patience patience(kLongestNap);
   while (!stop_.load(std::memory_order_relaxed)) {
     mutex_.let_visitors_in();
     bool worked;

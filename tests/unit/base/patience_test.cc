@@ -11,25 +11,18 @@ namespace {
 
 using Nap = Patience::Nap;
 
-TEST(Patience, NapsAreBehindTheRoundsThatYield) {
-  for (const uint32_t awake : {4u, Patience::kAwake}) {
-    Patience patience(Nap{320}, awake);
-    uint32_t rounds = 0;
-    Nap first{0};
-    while (first == Nap::zero()) {
-      ++rounds;
-      patience.after(false, [&](Nap nap) { first = nap; });
-    }
-    EXPECT_EQ(rounds, awake);
-    EXPECT_EQ(first, Nap{20});
+TEST(Patience, NapsAfterLongIdlenessOnly) {
+  for (const uint32_t rounds : {0u, 1u, 2u, 255u, 1023u}) {
+    EXPECT_EQ(Patience::nap_after(rounds, Nap{320}), Nap::zero()) << rounds;
   }
+  EXPECT_EQ(Patience::nap_after(1024, Nap{320}), Nap{20});
 }
 
 TEST(Patience, NapsGrowToTheLongest) {
   for (const Nap longest : {Nap{50}, Nap{320}, Nap{1000}}) {
     Nap last{0};
-    for (uint32_t naps = 0; naps < 16 * 40; ++naps) {
-      const Nap nap = Patience::nap_after(naps, longest);
+    for (uint32_t rounds = Patience::kAwake; rounds < Patience::kAwake + 16 * 40; ++rounds) {
+      const Nap nap = Patience::nap_after(rounds, longest);
       EXPECT_GE(nap, last);
       EXPECT_LE(nap, longest);
       last = nap;
