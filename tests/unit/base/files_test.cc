@@ -4,28 +4,13 @@
 #include "base/files.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <fstream>
+#include "tests/unit/base/temporary_folder.h"
 
 namespace peal {
 namespace {
 
-namespace fs = std::filesystem;
-
-struct Files : ::testing::Test {
-  Files() {
-    std::string name = ::testing::TempDir() + "peal-files-XXXXXX";
-    EXPECT_NE(::mkdtemp(name.data()), nullptr);
-    root = name;
-  }
-  ~Files() override { fs::remove_all(root); }
-  void write(const char* file, const char* text) const {
-    fs::create_directories((root / file).parent_path());
-    std::ofstream(root / file) << text;
-  }
-  fs::path root;
-};
+using Files = TemporaryFolder;
 
 TEST_F(Files, WhatCannotBeReadIsEmpty) {
   EXPECT_EQ(text_of(root / "absent"), "");

@@ -5,35 +5,23 @@
 
 #include <array>
 #include <cstdlib>
-#include <fstream>
-#include <string>
+
+#include "tests/unit/base/temporary_folder.h"
 
 namespace peal {
 namespace {
 
 namespace fs = std::filesystem;
 
-struct Search : ::testing::Test {
-  Search() {
-    std::string name = ::testing::TempDir() + "peal-search-XXXXXX";
-    EXPECT_NE(::mkdtemp(name.data()), nullptr);
-    root = name;
-  }
-  ~Search() override { fs::remove_all(root); }
-  void make(const char* file) const {
-    fs::create_directories((root / file).parent_path());
-    std::ofstream(root / file) << "";
-  }
-  fs::path root;
-};
+using Search = TemporaryFolder;
 
 TEST_F(Search, TakesTheNearestAbove) {
   constexpr std::array kFiles = {"lib/x.so", "x.so"};
-  make("lib/x.so");
-  make("a/b/c/p");
+  write("lib/x.so", "");
+  write("a/b/c/p", "");
   EXPECT_EQ(find_above(root / "a/b/c", 2, kFiles), "");
   EXPECT_EQ(find_above(root / "a/b/c", 3, kFiles), root / "lib/x.so");
-  make("a/x.so");
+  write("a/x.so", "");
   EXPECT_EQ(find_above(root / "a/b/c", 3, kFiles), root / "a/x.so");
   EXPECT_EQ(find_above("/", 9, kFiles), "");
 }

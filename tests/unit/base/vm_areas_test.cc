@@ -91,7 +91,6 @@ TEST_F(Pages, AreThoseThatSomeOfTheRangeLiesIn) {
 
 /// Code, constants, data, the heap, libraries and stacks.
 TEST(VmAreas, AreTheSameEitherWay) {
-  // To be compared with one another they must not change: no allocation lies between.
   const auto asked = by_query(0, UINTPTR_MAX);
   if (!asked) GTEST_SKIP() << "PROCMAP_QUERY: " << std::strerror(errno);
   const auto read = vm_areas_detail::read(0, UINTPTR_MAX);
@@ -100,7 +99,7 @@ TEST(VmAreas, AreTheSameEitherWay) {
   for (const VmArea& a : *asked) {
     for (const VmArea& b : *read) {
       same += a.begin == b.begin && a.end == b.end && std::strcmp(a.access, b.access) == 0 &&
-              a.offset == b.offset && a.same_file(b) && a.inode == b.inode && a.path == b.path;
+              a.offset == b.offset && a.same_file(b) && a.path == b.path;
     }
   }
   EXPECT_GT(same, 10u);
