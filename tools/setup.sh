@@ -58,11 +58,35 @@ fetch_kernel() {
   python3 tests/hosts/kernel.py || echo "tools: no kernel for virtual hosts; the reason is above" >&2
 }
 
+# Where objects of all clones of this machine lie: $PEAL_BUILD_CACHE, or `none`. Bazel does not see what Debian or CUDA has
+# installed, so each state of that has a folder of its own there.
+build_cache=${PEAL_BUILD_CACHE:-${XDG_CACHE_HOME:-~/.cache}/peal/build}
+cache_options=()
+use_build_cache() {
+  [ "$build_cache" = none ] && return
+  local nvcc=${NVCC:-none} installed
+  [ "$nvcc" = none ] && nvcc=nvcc
+  installed=$({ dpkg-query -W; g++ --version; "$nvcc" --version || true; } 2>/dev/null | sha256sum | cut -c1-16)
+  mkdir -p "$build_cache/$installed" 2>/dev/null || {
+    say "no objects are kept: $build_cache cannot be written (PEAL_BUILD_CACHE names another folder)"
+    return 0
+  }
+  cache_options=(--disk_cache="$build_cache/$installed")
+  say "objects compiled before, by any clone, come from $build_cache (PEAL_BUILD_CACHE=none does without)"
+}
+
+# Of the objects those that were used last stay: two builds of everything.
+trim_build_cache() {
+  [ -d "$build_cache" ] || return 0
+  find "$build_cache" -type f -printf '%A@ %s %p\n' 2>/dev/null | sort -rn |
+    awk -v room="$((6 << 30))" '{ room -= $2 } room < 0 { print $3 }' | xargs -r rm -f
+}
+
 # build TARGET...: what Bazel is at, every ten seconds; the rest of what it says only when something goes wrong.
 build() {
   local log
   log=$(mktemp)
-  if ! bazel build --show_progress_rate_limit=10 "$@" 2>&1 </dev/null | tee "$log" |
+  if ! bazel build "${cache_options[@]}" --show_progress_rate_limit=10 "$@" 2>&1 </dev/null | tee "$log" |
     sed -nu 's/^\[\([0-9,]* \/ [0-9,]*\)\] \([^;]*\);.*/    \1 \2/p' >&2; then
     cat "$log" >&2
     rm -f "$log"
