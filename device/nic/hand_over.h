@@ -23,6 +23,7 @@
 #include "device/base/order.h"
 #include "device/base/target.h"
 #include "device/nic/nic.h"
+#include "device/nic/stage_clock.h"
 #include "device/shared/send_queue.h"
 
 namespace peal::nic {
@@ -55,6 +56,7 @@ PEAL_HD bool fences_gpu(const Q& q) {
 template <Reach R, AnyQueue Q>
 PEAL_HD void tell_until(Q& q, const typename Q::Model::WorkQueue& nic, uint64_t end,
                         bool gpu_fence) {
+  StageClock clock(q.times);
   // Completions do not go by it. Behind the fence, which waits for it, it would keep registers in
   // use: gets by a warp in kernels of 1,024 threads then copied by way of the stack.
   store_relaxed<R>(&q.rung, end);
@@ -63,6 +65,7 @@ PEAL_HD void tell_until(Q& q, const typename Q::Model::WorkQueue& nic, uint64_t 
   } else {
     Q::Model::template tell<Reach::kSystem>(nic, end);
   }
+  clock.end(PostStage::kRing);
 }
 
 /// Takes what is ready behind `word`, one request after another, and answers `posted` as it will be

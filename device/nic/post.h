@@ -19,6 +19,7 @@
 #include "device/nic/nic.h"
 #include "device/nic/request.h"
 #include "device/nic/send_queue.h"
+#include "device/nic/stage_clock.h"
 #include "device/types.h"
 
 namespace peal::nic {
@@ -155,6 +156,7 @@ PEAL_DEVICE BasicTicket<Q> post(Q& queue, Group group, Requests... requests) {
   const RingLayout<Q, Group, Requests...> layout(*q, group, requests...);
   uint64_t first = 0;
   Status reserved = Status::kOk;
+  StageClock clock(q->times);
   Fixed<Q> fixed = Fixed<Q>::template of<R>(*q);
   if (group.leader())
     reserved = reserve<R>(*q, fixed, layout.blocks(group), &first, q, group, requests...);
@@ -163,6 +165,7 @@ PEAL_DEVICE BasicTicket<Q> post(Q& queue, Group group, Requests... requests) {
     const Status why = stop_status<R>(*q);
     return Posts{q, 0, why != Status::kOk ? why : Status::kTimeout};
   }
+  if (group.leader()) clock.end(PostStage::kReserve);
   constexpr bool kKeeps = R != Reach::kLane && kKeepsFixed<Requests...>;
   if (R != Reach::kLane && (first & kReadAnew) != 0) {
     first &= ~kReadAnew;
@@ -179,8 +182,10 @@ PEAL_DEVICE BasicTicket<Q> post(Q& queue, Group group, Requests... requests) {
   const uint32_t blocks = layout.blocks(group);
   uint64_t last = first + blocks - layout.last_blocks();
   if (group.leader()) {
+    clock.end(PostStage::kWrite);
     hand_over<R, kRings == Rings::kNow>(*q, {.first = first, .blocks = blocks, .last = last}, q,
                                         group, last);
+    clock.end(PostStage::kHandOver);
   }
   // Orders nothing that others do not: the lanes leave together and meet again at their next post.
   // Where the compiler sees no place for them to converge, those that do not ring would run ahead

@@ -25,6 +25,7 @@
 #include "device/nic/hand_over.h"
 #include "device/nic/mark.h"
 #include "device/nic/nic.h"
+#include "device/nic/stage_clock.h"
 #include "device/shared/send_queue.h"
 
 namespace peal::nic {
@@ -130,6 +131,7 @@ template <Reach R, WaitKind K, AnyQueue Q>
 PEAL_HD Status wait_completed_from(Q& q, const typename Q::Model::WorkQueue& nic, uint64_t index,
                                    uint64_t completed) {
   Waiting waiting(&q.waits);
+  StageClock clock(q.times);
   Polled seen;
   SpinEnd end = spin_until(
       q.timeout_ns,
@@ -144,6 +146,7 @@ PEAL_HD Status wait_completed_from(Q& q, const typename Q::Model::WorkQueue& nic
         }
         return stop_status<R>(q) != Status::kOk;
       });
+  clock.end(PostStage::kComplete);
   if (seen.failed) {
     const SpinEnd stopped = stop_by_error<R>(q, seen);
     // Another request failed than this one, if this one is complete.

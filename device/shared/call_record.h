@@ -15,6 +15,7 @@
 #include "device/base/target.h"
 #include "device/shared/call_list.h"
 #include "device/shared/call_note.h"
+#include "device/shared/post_times.h"
 #include "device/shared/wait_record.h"
 
 namespace peal {
@@ -72,6 +73,7 @@ struct RecordTable {
   uint64_t missed;  // calls whose record was being written by another lane
   uint64_t looks;   // test, signal_fetch: that answered no
   CallCount count[static_cast<uint32_t>(Call::kCount)];
+  PostTimes posts;
 };
 
 }  // namespace peal

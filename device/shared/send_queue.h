@@ -15,6 +15,7 @@
 #include "device/base/order.h"
 #include "device/base/target.h"
 #include "device/shared/nic_key.h"
+#include "device/shared/post_times.h"
 #include "device/shared/wait_record.h"
 #include "device/status.h"
 
@@ -136,6 +137,7 @@ struct alignas(128) BasicSendQueue {
   alignas(128) QueueError error;
   WaitTable* waits;  // of the context; null: nobody asks
   uint32_t* ready;   // a word for each block of the ring: device/nic/hand_over.h
+  PostTimes* times;  // of the context; null: nobody asks
 
   /// A CPU thread reads the requests and posts them anew (proxy).
   PEAL_HD bool by_cpu() const { return to_cells != 0; }

@@ -155,14 +155,16 @@ ContextFields Contexts::fields(const Name& name, const QueueShape& shape,
 
 std::shared_ptr<ContextOwner> Contexts::make(const Name& name, const QueueShape& shape,
                                              const ContextOptions& options) {
-  const QueueWiring wires = wiring(name, options);
+  QueueWiring wires = wiring(name, options);
   dependencies_.table.words(name.slot).clear();
   std::fill_n(wires.requests, dependencies_.group.size(), 0u);
   const ContextFields known = fields(name, shape, wires);
   // Clears what the context that had the slot before has left.
   dependencies_.heap.zero(known.sync_flags, flag_words() * sizeof(uint64_t));
   dependencies_.tables.reset_state(name.slot, wires.alarm);
-  dependencies_.tables.keep_records(name.slot, dependencies_.recorder.begin(name.slot));
+  RecordTable* const records = dependencies_.recorder.begin(name.slot);
+  dependencies_.tables.keep_records(name.slot, records);
+  if (records != nullptr) wires.times = &records->posts;
   std::unique_ptr<LinkMachine> links;
   if (const ContextNics* const nics = dependencies_.nics) {
     links = std::make_unique<LinkMachine>(

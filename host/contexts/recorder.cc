@@ -68,6 +68,7 @@ std::optional<Recorded> Recorder::read(uint32_t slot) const {
   found.ran = table.ran != 0;
   found.looks = table.looks;
   std::ranges::copy(table.count, found.count.begin());
+  found.posts = table.posts;
   return found;
 }
 

@@ -26,6 +26,7 @@ struct Recorded {
   bool ran = false;               // a kernel that was compiled with the recorder has run
   uint64_t looks = 0;
   std::array<CallCount, static_cast<size_t>(Call::kCount)> count{};
+  PostTimes posts{};
 };
 
 /// Thread-safe.

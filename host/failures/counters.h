@@ -24,8 +24,11 @@ struct Counters {
   uint64_t posted_blocks = 0;
   uint64_t rung_blocks = 0;
   uint64_t completed_blocks = 0;
+  /// The stages of posts to a NIC, by kernels that were compiled with -DPEAL_TIME_POSTS=1.
+  PostTimes posts{};
 
   const CallCount& of(Call call) const { return by_call[static_cast<size_t>(call)]; }
+  const StageTime& of(PostStage stage) const { return posts.stage[static_cast<size_t>(stage)]; }
   uint64_t calls() const;
   /// What put, put_signal and p carried, and get and g.
   uint64_t bytes_put() const;
@@ -39,7 +42,10 @@ struct Counters {
   uint64_t failed() const;
 };
 
-/// One line for each call that was made, by name, below a heading.
+/// One line for each stage that lanes went through.
+std::string describe(const PostTimes& posts);
+
+/// One line for each call that was made, by name, below a heading, then those of its posts' stages.
 std::string describe(const Counters& counters);
 
 }  // namespace peal

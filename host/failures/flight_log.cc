@@ -140,6 +140,7 @@ std::vector<Counters> FlightLog::counters() const {
   for (const Recorded& one : dependencies_.recorder.read_all()) {
     Counters counters{
         .context = one.slot, .ran = one.ran, .by_call = one.count, .looks = one.looks};
+    counters.posts = one.posts;
     const auto context = dependencies_.table.at(one.slot);
     const auto* const links = context == nullptr ? nullptr : context->links();
     for (uint32_t i = 0; links != nullptr && i < links->queues().count(); ++i) {
@@ -156,7 +157,7 @@ std::vector<Counters> FlightLog::counters() const {
 std::string FlightLog::describe_counters() const {
   std::string text;
   for (const Counters& one : counters()) {
-    if (one.ran) text += describe(one);
+    if (one.ran || one.of(PostStage::kReserve).passes != 0) text += describe(one);
   }
   return text;
 }
@@ -195,6 +196,20 @@ uint64_t Counters::failed() const {
   return sum(*this, any_call, [](const CallCount& c) { return c.failed; });
 }
 
+std::string describe(const PostTimes& posts) {
+  constexpr const char* kNames[kPostStages] = {"reserve", "write", "hand over", "doorbell",
+                                               "completion"};
+  std::string text;
+  for (size_t i = 0; i < kPostStages; ++i) {
+    const StageTime& one = posts.stage[i];
+    if (one.passes == 0) continue;
+    const auto ns = static_cast<double>(one.time_ns);
+    text += fmt::format("  post: {:<13} {:>8} times {:>23.3g} ms {:>7.0f} ns each\n", kNames[i],
+                        one.passes, ns / 1e6, ns / static_cast<double>(one.passes));
+  }
+  return text;
+}
+
 std::string describe(const Counters& counters) {
   std::string text = fmt::format(
       "context {}: {} calls, {} bytes put, {} got, {:.3g} ms in {} waits, {} looks in vain, WQEBBs "
@@ -210,7 +225,7 @@ std::string describe(const Counters& counters) {
                     to_string(static_cast<Call>(i)), one.calls, one.bytes,
                     static_cast<double>(one.time_ns) / 1e6, one.timeouts, one.failed);
   }
-  return text;
+  return text + describe(counters.posts);
 }
 
 }  // namespace peal

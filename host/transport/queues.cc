@@ -197,6 +197,7 @@ void Queues::fill_in(uint32_t index, const QueueWiring& wiring) {
   queue.stop = wiring.stop;
   queue.alarm = wiring.alarm;
   queue.waits = wiring.waits;
+  queue.times = wiring.times;
   queue.ready = reinterpret_cast<uint32_t*>(memory_.address() + offset + layout_.ready());
   queue.landing_address = offset + layout_.landing();
   queue.landing_key = known.region.lkey();

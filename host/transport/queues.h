@@ -60,6 +60,7 @@ struct QueueWiring {
   bool tested = true;    // queues are proven before they are opened
   FenceKind fence = FenceKind::kAuto;
   WaitTable* waits = nullptr;  // where kernels note their waits; null: nobody asks
+  PostTimes* times = nullptr;  // where they add up what posts take; null likewise
 };
 
 /// Who takes the work requests out of queues: the NICs themselves, rung through `doorbells`, one

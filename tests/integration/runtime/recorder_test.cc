@@ -195,6 +195,36 @@ TEST(Recorder, SaysThatNoKernelHasWritten) {
   });
 }
 
+/// Two puts at once, and one that waits: three posts.
+PEAL_KERNEL three_puts(Context ctx, uint64_t* data) {
+  const int next = (ctx.pe + 1) % ctx.n_pes;
+  static_cast<void>(put_nbi(ctx, &data[8], data, 8, next));
+  static_cast<void>(put_nbi(ctx, &data[9], data, 8, next));
+  static_cast<void>(quiet(ctx));
+  static_cast<void>(put(ctx, &data[10], data, 8, next));
+}
+
+/// Hazard: a put takes long, and nobody can say whether it waits for room, for the NIC, or rings.
+TEST(Recorder, AddsUpTheStagesOfPosts) {
+  on_two(16, [](Runtime& pe) {
+    Symmetric<uint64_t> data(pe, 16);
+    launch({}, three_puts, pe.context(), data.data()).wait();
+    const Counters counters = pe.counters().at(0);
+    for (const PostStage stage : {PostStage::kReserve, PostStage::kWrite, PostStage::kHandOver}) {
+      EXPECT_EQ(counters.of(stage).passes, 3u);
+      EXPECT_GT(counters.of(stage).time_ns, 0u);
+    }
+    EXPECT_EQ(counters.of(PostStage::kRing).passes, 3u);
+    EXPECT_LT(counters.of(PostStage::kRing).time_ns, counters.of(PostStage::kHandOver).time_ns);
+    EXPECT_GE(counters.of(PostStage::kComplete).passes, 1u);  // none where all was complete
+    expect_parts(pe.dump(),
+                 {"context 0: 4 calls", "  post: reserve              3 times ",
+                  "  post: write                3 times ", "  post: hand over            3 times ",
+                  "  post: doorbell             3 times ", "  post: completion "});
+    pe.barrier();
+  });
+}
+
 /// What two PEs are refused with.
 std::string refusal_of_file(int entries, const std::string& file) {
   Config config = small_config();
