@@ -61,6 +61,13 @@ Failure describe(const kernels::CallReport& report) {
   return f;
 }
 
+/// True of a call that failed of what one of the queues says itself, and with the PE: a call of a
+/// team is to none, and would not be taken for what follows from the end of that PE.
+bool is_told_by_a_queue(const kernels::CallReport& report, const std::vector<Failure>& queues) {
+  if (static_cast<Status>(report.status) != Status::kQueueError) return false;
+  return std::ranges::find(queues, Status::kQueueError, &Failure::status) != queues.end();
+}
+
 }  // namespace
 
 ContextOwner::ContextOwner(std::unique_ptr<LinkMachine> links, DeviceTables& tables,
@@ -160,7 +167,6 @@ std::vector<Failure> ContextOwner::failures(const PlaceOf& place_of) const {
   const UsageError usage = tables_.usage(name_.slot);
   if (usage.status != 0) found.push_back(peal::describe(usage, fields_, place_of));
   const kernels::CallReport report = tables_.report(name_.slot);
-  if (report.status != 0) found.push_back(describe(report));
   if (links_ != nullptr) {
     const Queues& queues = links_->queues();
     std::ranges::move(links_->failures(), std::back_inserter(found));
@@ -172,6 +178,7 @@ std::vector<Failure> ContextOwner::failures(const PlaceOf& place_of) const {
           describe(q, static_cast<int>(i / queues.n_pes()), queues.nic_of(i).device.name()));
     }
   }
+  if (report.status != 0 && !is_told_by_a_queue(report, found)) found.push_back(describe(report));
   for (Failure& f : found) f.context = static_cast<int>(name_.slot);
   std::ranges::stable_sort(found, {}, &Failure::time_ns);
   return found;

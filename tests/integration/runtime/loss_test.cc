@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/files.h"
+#include "tests/support/injector.h"
 #include "tests/support/job.h"
 #include "tests/support/require.h"
 
@@ -239,6 +240,35 @@ TEST(Loss, InTheMiddleOfTrafficByASignalIsNoticed) {
     text = error.what();
   }
   EXPECT_EQ(text, "rank 1 of 3 was killed by signal 9 (Killed)");
+}
+
+/// Hazard: a call of a team, which is to no PE, was told as "queue error", and not that the PE
+/// which it was waiting for had left.
+TEST(Loss, IsToldInPlaceOfTheQueueErrorOfACallFromTheHost) {
+  int ended[2];
+  ASSERT_EQ(pipe(ended), 0);
+  lose_one(2, [&](Bootstrap& group) {
+    Config config = small_config();
+    config.transport = TransportKind::kIbgda;
+    Runtime pe = start(group, config);
+    auto* const words = pe.allocate<uint64_t>(16);
+    pe.barrier();
+    char byte = 0;
+    if (group.rank() == kVictim) {
+      close(ended[1]);  // else it would wait for itself
+      require(read(ended[0], &byte, 1) == 1, "the call of PE 0 has ended");
+      die();
+    }
+    fault_test::Injector().inject("wqe=* fault=syndrome:0x15");
+    const CallTicket call = pe.host_nbi().all_to_all(pe.world(), words + 8, words, 1);
+    while (!call.test()) std::this_thread::yield();
+    require(write(ended[1], &byte, 1) == 1, "PE 1 is to die");
+    const auto end = steady_clock::now() + seconds(60);
+    while (pe.lost_pes().empty() && steady_clock::now() < end) std::this_thread::yield();
+    require_error([&] { call.wait(); });
+  });
+  close(ended[0]);
+  close(ended[1]);
 }
 
 TEST(Loss, OfNobodyIsNotReportedAtTheEnd) {
