@@ -58,9 +58,10 @@ fetch_kernel() {
   python3 tests/hosts/kernel.py || echo "tools: no kernel for virtual hosts; the reason is above" >&2
 }
 
-# Where objects of all clones of this machine lie: $PEAL_BUILD_CACHE, or `none`. Bazel does not see what Debian or CUDA has
-# installed, so each state of that has a folder of its own there.
-build_cache=${PEAL_BUILD_CACHE:-${XDG_CACHE_HOME:-~/.cache}/peal/build}
+# Where objects of all clones of this machine lie: $BUILD_CACHE, or `none`; no name with PEAL_, which programs of peal refuse
+# where they do not know it. Bazel does not see what Debian or CUDA has installed, so each state of that has a folder of its
+# own there.
+build_cache=${BUILD_CACHE:-${XDG_CACHE_HOME:-~/.cache}/peal/build}
 cache_options=()
 use_build_cache() {
   [ "$build_cache" = none ] && return
@@ -68,11 +69,11 @@ use_build_cache() {
   [ "$nvcc" = none ] && nvcc=nvcc
   installed=$({ dpkg-query -W; g++ --version; "$nvcc" --version || true; } 2>/dev/null | sha256sum | cut -c1-16)
   mkdir -p "$build_cache/$installed" 2>/dev/null || {
-    say "no objects are kept: $build_cache cannot be written (PEAL_BUILD_CACHE names another folder)"
+    say "no objects are kept: $build_cache cannot be written (BUILD_CACHE names another folder)"
     return 0
   }
   cache_options=(--disk_cache="$build_cache/$installed")
-  say "objects compiled before, by any clone, come from $build_cache (PEAL_BUILD_CACHE=none does without)"
+  say "objects compiled before, by any clone, come from $build_cache (BUILD_CACHE=none does without)"
 }
 
 # Of the objects those that were used last stay: two builds of everything.

@@ -16,7 +16,7 @@ GIB = 1 << 30
 
 def run(cache, command, **env):
     """What `command` prints behind tools/setup.sh, with the cache at `cache`."""
-    environment = {**os.environ, "PEAL_BUILD_CACHE": str(cache), **env}
+    environment = {**os.environ, "BUILD_CACHE": str(cache), **env}
     return subprocess.run(["bash", "-c", f"source tools/setup.sh; {command}"], env=environment, check=True,
                           capture_output=True, text=True).stdout
 
@@ -41,7 +41,7 @@ class BuildCache(unittest.TestCase):
     def test_says_where_objects_come_from_and_how_to_do_without(self):
         said, option = self.options()
         self.assertIn(str(self.cache), said)
-        self.assertIn("PEAL_BUILD_CACHE=none", said)
+        self.assertIn("BUILD_CACHE=none", said)
         self.assertRegex(option, f"^--disk_cache={self.cache}/[0-9a-f]{{16}}$")
 
     def test_is_not_there_where_nobody_wants_it(self):
