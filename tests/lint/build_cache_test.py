@@ -24,12 +24,17 @@ def run(cache, command, **env):
 class BuildCache(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
-        self.cache = pathlib.Path(self.folder.name)
+        self.cache = pathlib.Path(self.folder.name) / "a folder"
+        self.cache.mkdir()
         self.addCleanup(self.folder.cleanup)
 
-    def used(self, name, size, when):
+    def used(self, number, size, when):
+        """An object as Bazel keeps it."""
+        return self.file(f"{'c' * 16}/cas/0{number}/0{number}{'d' * 62}", size, when)
+
+    def file(self, name, size, when):
         path = self.cache / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
         os.truncate(path, size)  # a hole: no room on the disk
         os.utime(path, (when, 1))
@@ -64,16 +69,21 @@ class BuildCache(unittest.TestCase):
         self.assertNotEqual(self.options(PATH=f"{other.parent}:{os.environ['PATH']}"), self.options())
 
     def test_keeps_what_was_used_last(self):
-        oldest = self.used("a/oldest", 2 * GIB, 100)
-        older = self.used("b/older", 3 * GIB, 200)
-        newest = self.used("a/newest", 3 * GIB, 300)
+        oldest, older, newest = [self.used(i, (2 + (i > 0)) * GIB, 100 + i) for i in range(3)]
         run(self.cache, "trim_build_cache")
         self.assertEqual([path.exists() for path in (oldest, older, newest)], [False, True, True])
 
     def test_takes_nothing_while_there_is_room(self):
-        kept = [self.used(f"a/{i}", GIB, i) for i in range(6)]
+        kept = [self.used(i, GIB, i) for i in range(6)]
         run(self.cache, "trim_build_cache")
         self.assertTrue(all(path.exists() for path in kept))
+
+    def test_takes_nothing_that_is_not_its_own(self):
+        own = [self.file(name, 4 * GIB, 1) for name in ("letter", "photos/2019/one", f"cas/00/{'e' * 64}")]
+        self.used(1, 4 * GIB, 2)
+        self.used(2, 4 * GIB, 3)
+        run(self.cache, "trim_build_cache")
+        self.assertTrue(all(path.exists() for path in own))
 
     def test_may_be_missing(self):
         self.assertEqual(run(self.cache / "nowhere", "trim_build_cache"), "")
