@@ -77,12 +77,12 @@ use_build_cache() {
 }
 
 # Of the objects those that were used last stay: two builds of everything. Only what Bazel keeps is looked at: the folder
-# may be somebody's own.
+# may be somebody's own. What other runs remove meanwhile makes find fail, and is none of this one's failures.
 trim_build_cache() {
   [ -d "$build_cache" ] || return 0
   find "$build_cache" -regextype posix-extended -type f -regex '.*/[0-9a-f]{16}/(ac|cas)/[0-9a-f]{2}/[0-9a-f]{64}' \
     -printf '%A@ %s %p\n' 2>/dev/null | sort -rn |
-    awk -v room="$((6 << 30))" '{ room -= $2 } room < 0 { sub(/^[^ ]+ [^ ]+ /, ""); print }' | xargs -r -d '\n' rm -f
+    awk -v room="$((6 << 30))" '{ room -= $2 } room < 0 { sub(/^[^ ]+ [^ ]+ /, ""); print }' | xargs -r -d '\n' rm -f || true
 }
 
 # build TARGET...: what Bazel is at, every ten seconds; the rest of what it says only when something goes wrong.

@@ -138,9 +138,11 @@ std::string FlightLog::last_calls(int context) const {
 std::vector<Counters> FlightLog::counters() const {
   std::vector<Counters> all;
   for (const Recorded& one : dependencies_.recorder.read_all()) {
-    Counters counters{
-        .context = one.slot, .ran = one.ran, .by_call = one.count, .looks = one.looks};
-    counters.posts = one.posts;
+    Counters counters{.context = one.slot,
+                      .ran = one.ran,
+                      .by_call = one.count,
+                      .looks = one.looks,
+                      .posts = one.posts};
     const auto context = dependencies_.table.at(one.slot);
     const auto* const links = context == nullptr ? nullptr : context->links();
     for (uint32_t i = 0; links != nullptr && i < links->queues().count(); ++i) {

@@ -40,6 +40,14 @@ class BuildCache(unittest.TestCase):
         os.utime(path, (when, 1))
         return path
 
+    def program(self, name, body):
+        """A PATH in whose first folder `name` is a script."""
+        path = self.cache / "bin" / name
+        path.parent.mkdir()
+        path.write_text(f"#!/bin/sh\n{body}\n")
+        path.chmod(0o755)
+        return f"{path.parent}:{os.environ['PATH']}"
+
     def options(self, **env):
         return run(self.cache, 'use_build_cache; printf "%s\\n" "${cache_options[@]}"', **env).splitlines()
 
@@ -62,11 +70,7 @@ class BuildCache(unittest.TestCase):
         self.assertEqual(self.options(NVCC="none"), self.options())
 
     def test_is_another_behind_another_compiler(self):
-        other = self.cache / "bin" / "g++"
-        other.parent.mkdir()
-        other.write_text("#!/bin/sh\necho another g++\n")
-        other.chmod(0o755)
-        self.assertNotEqual(self.options(PATH=f"{other.parent}:{os.environ['PATH']}"), self.options())
+        self.assertNotEqual(self.options(PATH=self.program("g++", "echo another g++")), self.options())
 
     def test_keeps_what_was_used_last(self):
         oldest, older, newest = [self.used(i, (2 + (i > 0)) * GIB, 100 + i) for i in range(3)]
@@ -84,6 +88,10 @@ class BuildCache(unittest.TestCase):
         self.used(2, 4 * GIB, 3)
         run(self.cache, "trim_build_cache")
         self.assertTrue(all(path.exists() for path in own))
+
+    def test_goes_on_where_another_run_trims(self):
+        gone = self.program("find", "echo find: No such file or directory >&2; exit 1")
+        self.assertEqual(run(self.cache, "trim_build_cache; echo on", PATH=gone), "on\n")
 
     def test_may_be_missing(self):
         self.assertEqual(run(self.cache / "nowhere", "trim_build_cache"), "")
