@@ -30,6 +30,11 @@
 
 namespace peal {
 
+/// `kTogether` of a function out of line that few calls come to: whether lanes post together there.
+/// In relocatable code one that lets them serves those that post alone, too.
+template <bool kTogether>
+inline constexpr bool kRarelyTogether = PEAL_RELOCATABLE || kTogether;
+
 #if PEAL_RELOCATABLE
 
 namespace detail {

@@ -259,7 +259,7 @@ PEAL_DEVICE Status by_lane(ContextState* state, const Destination& there, const 
   auto* const at = static_cast<std::byte*>(const_cast<void*>(address_of(home)));
   ByLane move{state, there.queue, there.remote, at, begin_of(home), bytes};
   in_memory(&move);
-  return move_by_lane<R, kTogether, kCall>(&move);
+  return move_by_lane<R, kRarelyTogether<kTogether>, kCall>(&move);
 }
 
 }  // namespace peal::detail

@@ -23,6 +23,21 @@ PEAL_DEVICE SendQueue* flag_queue(const BasicContext<R>& ctx, uint32_t pe) {
   return queue_at(ctx, drained_queues<R>(ctx).first + pe);
 }
 
+/// set_flag() where the NIC reaches the PE; `offset` of the flag in the heap.
+template <Reach R>
+PEAL_DEVICE Status post_flag(const BasicContext<R>& ctx, uint64_t offset, uint64_t epoch, int pe) {
+  SendQueue* const q = flag_queue(ctx, static_cast<uint32_t>(pe));
+  const nic::Remote at{offset, ctx.heap.word_rkeys[key_index(ctx, *q, pe)]};
+  return with_set(ctx, at, epoch,
+                  [&](const auto& request) { return nic::post_by_lane<R, true>(*q, request); })
+      .status;
+}
+template <Reach R>
+PEAL_DEVICE_COLD Status post_flag_apart(const ContextState* state, uint64_t offset, uint64_t epoch,
+                                        int pe) {
+  return post_flag(static_cast<const BasicContext<R>&>(state->fields), offset, epoch, pe);
+}
+
 /// Writes a barrier's flag at `pe`, in the order of that queue. The caller has fenced
 /// (kStoresBeforeFlag): one fence serves the flags of a round, where a release each would wait for
 /// the flag before.
@@ -34,11 +49,11 @@ PEAL_DEVICE Status set_flag(const BasicContext<R>& ctx, uint64_t* flag, uint64_t
     store_relaxed<Reach::kSystem>(reinterpret_cast<uint64_t*>(mapped + offset), epoch);
     return Status::kOk;
   }
-  SendQueue* const q = flag_queue(ctx, static_cast<uint32_t>(pe));
-  const nic::Remote at{offset, ctx.heap.word_rkeys[key_index(ctx, *q, pe)]};
-  return with_set(ctx, at, epoch,
-                  [&](const auto& request) { return nic::post_by_lane<R, true>(*q, request); })
-      .status;
+  if constexpr (PEAL_RELOCATABLE) {  // all barriers share it
+    return call_apart<&post_flag_apart<R>>(ctx.state, offset, epoch, pe);
+  } else {
+    return post_flag(ctx, offset, epoch, pe);
+  }
 }
 
 /// What a barrier looks up before it fences: the fence takes longer.

@@ -61,7 +61,7 @@ PEAL_DEVICE SendQueue* queue_left(const BasicContext<R>& ctx, const SendQueue* a
 /// executed.
 template <Reach R, bool kTogether>
 PEAL_DEVICE Status settle_left(const BasicContext<R>& ctx, SendQueue* left) {
-  return left == nullptr ? Status::kOk : settle<R, kTogether>(ctx.state, left);
+  return left == nullptr ? Status::kOk : settle<R, kRarelyTogether<kTogether>>(ctx.state, left);
 }
 
 /// nic::wait() for atomics that left their block's queue.

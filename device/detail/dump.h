@@ -28,7 +28,7 @@ PEAL_DEVICE_COLD Ticket post_dump(SendQueue* q, nic::Local at, Ticket fetch) {
 template <Reach R, bool kTogether>
 PEAL_DEVICE Ticket landed(SendQueue& q, uint32_t dumped, const nic::Local& at,
                           const Ticket& fetch) {
-  return dumped == 0 ? fetch : post_dump<R, kTogether>(&q, at, fetch);
+  return dumped == 0 ? fetch : post_dump<R, kRarelyTogether<kTogether>>(&q, at, fetch);
 }
 
 }  // namespace peal::detail

@@ -108,13 +108,20 @@ PEAL_DEVICE_COLD Ticket put_signal_apart(const ContextState* state, const Signal
 template <Reach R, bool kTogether, nic::Rings kRings>
 PEAL_DEVICE Ticket put_signal_bytes(const BasicContext<R>& ctx, const SignalledData& what) {
   if (what.flag.direct != nullptr || what.bytes == 0 || what.flag.queue != what.to.queue) {
-    return call_apart<&put_signal_apart<R, kTogether, kRings>>(ctx.state, &what);
+    return call_apart<&put_signal_apart<R, kRarelyTogether<kTogether>, kRings>>(ctx.state, &what);
   }
   // Same queue, later slot: the responder executes the signal after the data. Edge kDataBeforeWord.
   return with_signal(ctx, what.flag, what.signal, [&](const auto& request) {
     return put_bytes<R, kTogether, kRings, Call::kPutSignal>(ctx, what.to, what.src, what.bytes,
                                                              request);
   });
+}
+
+/// The same out of line: in relocatable code all scopes share it.
+template <Reach R, nic::Rings kRings>
+PEAL_DEVICE_COLD Ticket put_signal_shared(const ContextState* state, const SignalledData* what) {
+  return put_signal_bytes<R, true, kRings>(static_cast<const BasicContext<R>&>(state->fields),
+                                           *what);
 }
 
 /// A put, and a signal behind it.
@@ -181,7 +188,7 @@ struct PutSignalAt {
         return done;
       }
       fence_direct_stores<Edge::kStoresBeforeFlag>();  // the NIC may overtake plain stores
-      return post_signal<R, false>(ctx, flag, put.signal);
+      return post_signal<R, kRarelyTogether<false>>(ctx, flag, put.signal);
     });
   }
   template <Reach R, class S>
@@ -192,8 +199,13 @@ struct PutSignalAt {
       // A NIC's queues have the same keys: that of the data takes the word, too.
       if (ctx.rails == 1 && flag.direct == nullptr) what.flag.queue = to.queue;
     }
-    return by_leader(
-        scope, [&] { return put_signal_bytes<R, std::is_same_v<S, Thread>, kRings>(ctx, what); });
+    return by_leader(scope, [&] {
+      if constexpr (PEAL_RELOCATABLE) {
+        return call_apart<&put_signal_shared<R, kRings>>(ctx.state, &what);
+      } else {
+        return put_signal_bytes<R, std::is_same_v<S, Thread>, kRings>(ctx, what);
+      }
+    });
   }
 };
 
