@@ -30,8 +30,8 @@
 
 namespace peal {
 
-/// `kTogether` of a function out of line that few calls come to: whether lanes post together there.
-/// In relocatable code one that lets them serves those that post alone, too.
+/// Whether a function that is rarely called lets lanes post together. In relocatable code there is
+/// that variant only, for which a lane alone is a group of one.
 template <bool kTogether>
 inline constexpr bool kRarelyTogether = PEAL_RELOCATABLE || kTogether;
 
