@@ -108,7 +108,7 @@ PEAL_DEVICE_COLD Ticket put_signal_apart(const ContextState* state, const Signal
 template <Reach R, bool kTogether, nic::Rings kRings>
 PEAL_DEVICE Ticket put_signal_bytes(const BasicContext<R>& ctx, const SignalledData& what) {
   if (what.flag.direct != nullptr || what.bytes == 0 || what.flag.queue != what.to.queue) {
-    return call_apart<&put_signal_apart<R, kRarelyTogether<kTogether>, kRings>>(ctx.state, &what);
+    return call_apart<&put_signal_apart<R, kTogether, kRings>>(ctx.state, &what);
   }
   // Same queue, later slot: the responder executes the signal after the data. Edge kDataBeforeWord.
   return with_signal(ctx, what.flag, what.signal, [&](const auto& request) {
